@@ -1,0 +1,135 @@
+"""What the engine is asked to be, and what a request asks for.
+
+Names and defaults are vLLM 0.26.0's (`vllm/config/*`, `vllm/sampling_params.py`), except where a
+small engine on a page wants smaller numbers: the pool, the token budget and the seats.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+MAX_STOP_STRINGS = 16
+MAX_STOP_TOKENS = 64
+
+
+class EngineConfig(BaseModel):
+    """Settings of one engine. Sizes are counts of tokens, blocks or requests as named."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    block_size: int = Field(default=16, ge=1, le=128, description="tokens a KV-cache block holds")
+    num_gpu_blocks: int = Field(
+        default=64, ge=2, le=65_536, description="blocks in the pool; block 0 is the null block"
+    )
+    max_num_batched_tokens: int = Field(
+        default=64, ge=1, le=32_768, description="token budget of a step, shared by all requests"
+    )
+    max_num_seqs: int = Field(default=8, ge=1, le=1024, description="most requests running at once")
+    max_model_len: int | None = Field(
+        default=None,
+        ge=2,
+        description="most tokens of a request; None: what model and pool both allow",
+    )
+    enable_prefix_caching: bool = Field(
+        default=True, description="reuse full blocks with known content"
+    )
+    enable_chunked_prefill: bool = Field(
+        default=True, description="split a prompt over several steps"
+    )
+    long_prefill_token_threshold: int = Field(
+        default=0, ge=0, description="most tokens one request gets in a step; 0: no limit"
+    )
+    scheduling_policy: Literal["fcfs", "priority"] = Field(
+        default="fcfs", description="first come first served, or by (priority, arrival)"
+    )
+    watermark: float = Field(
+        default=0.0, ge=0.0, lt=1.0, description="fraction of the pool kept free at admission"
+    )
+    scheduler_reserve_full_isl: bool = Field(
+        default=True, description="admit a request only if its whole known sequence fits now"
+    )
+    enforce_eager: bool = Field(default=False, description="never replay a captured graph")
+    seed: int = Field(default=0, ge=0, lt=2**63, description="seed of requests that bring none")
+
+    @classmethod
+    def parse(cls, values: dict[str, Any]) -> EngineConfig:
+        """Validate `values`; raise `ConfigError` with one line for each field that is wrong."""
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise ConfigError(describe(error)) from None
+
+    def largest_request(self) -> int:
+        """Tokens of the longest request that the pool can hold by itself (block 0 is not given)."""
+        return (self.num_gpu_blocks - 1) * self.block_size
+
+    def resolve(self, model_max_len: int) -> EngineConfig:
+        """Fill in `max_model_len`, or raise `ConfigError` where model or pool cannot hold it.
+
+        A request's last token is never computed, so a request of n tokens needs KV for n - 1.
+        """
+        fits = min(model_max_len, self.largest_request())
+        wanted = self.max_model_len
+        if wanted is None:
+            return self.model_copy(update={"max_model_len": fits})
+        if wanted > model_max_len:
+            raise ConfigError(
+                f"max_model_len {wanted} is more than the {model_max_len} positions the model "
+                f"knows; set it to {fits} or less"
+            )
+        if wanted > self.largest_request():
+            raise ConfigError(
+                f"max_model_len {wanted} does not fit the KV cache: {self.num_gpu_blocks - 1} "
+                f"blocks of {self.block_size} hold {self.largest_request()} tokens; set it to "
+                f"{fits} or less, or raise num_gpu_blocks"
+            )
+        return self
+
+
+class SamplingParams(BaseModel):
+    """How the tokens of one request are chosen and when they end."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    temperature: float = Field(default=1.0, ge=0.0, le=100.0, description="0: greedy")
+    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
+    top_k: int = Field(default=0, ge=0, description="0: all tokens")
+    seed: int | None = Field(
+        default=None, ge=0, lt=2**63, description="None: derived from engine's seed"
+    )
+    max_tokens: int = Field(default=16, ge=1)
+    min_tokens: int = Field(default=0, ge=0, description="below it, nothing stops the request")
+    stop: tuple[str, ...] = Field(default=(), max_length=MAX_STOP_STRINGS)
+    stop_token_ids: tuple[int, ...] = Field(default=(), max_length=MAX_STOP_TOKENS)
+    ignore_eos: bool = False
+
+    @classmethod
+    def parse(cls, values: dict[str, Any]) -> SamplingParams:
+        """Validate `values`; raise `ConfigError` with one line for each field that is wrong."""
+        try:
+            params = cls.model_validate(values)
+        except ValidationError as error:
+            raise ConfigError(describe(error)) from None
+        if "" in params.stop:
+            raise ConfigError("stop: a stop string cannot be empty; leave it out", field="stop")
+        return params
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be; the message names the field, what is wrong and what would do."""
+
+    def __init__(self, message: str, field: str | None = None):
+        super().__init__(message)
+        self.field = field if field is not None else message.split(":", 1)[0].split(" ", 1)[0]
+
+
+def describe(error: ValidationError) -> str:
+    """A validation error in one line a field: `max_num_seqs: input should be ... (got -1)`."""
+    lines = []
+    for item in error.errors(include_url=False):
+        where = ".".join(str(part) for part in item["loc"]) or "value"
+        text = item["msg"][:1].lower() + item["msg"][1:]
+        lines.append(f"{where}: {text} (got {item['input']!r:.60})")
+    return "; ".join(lines)

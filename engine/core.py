@@ -1,0 +1,268 @@
+"""One step of the engine, as phases that it can stop between.
+
+vLLM 0.26.0: `vllm/v1/engine/core.py` (`EngineCore.step`): schedule, execute, sample, update. Here
+the same calls are made one at a time, each logs what it did, and each ends with the patch of
+what changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from engine.config import EngineConfig
+from engine.events import (
+    STEP_PHASES,
+    ClientAborted,
+    Phase,
+    RequestAborted,
+    RequestFinished,
+    RequestSubmitted,
+    StopString,
+)
+from engine.outputs import EngineCoreOutput, ModelRunnerOutput, SchedulerOutput
+from engine.request import FinishReason, Request, RequestStatus
+from engine.scheduler import Scheduler, drop_from
+from engine.state import StateRecorder, diff
+from engine.trace import Changes, State, Trace, merge_patch
+
+NOT_RUN_YET = (Phase.PREPARE, Phase.EXECUTE)  # the next phase while a step can be taken back
+NO_STEP = SchedulerOutput((), 0, 0, (), ())
+NO_TOKENS = ModelRunnerOutput({})
+
+
+class Runner(Protocol):
+    """What runs the model (`engine/model_runner.py`), or stands in for it in a conformance run."""
+
+    def prepare_inputs(self, output: SchedulerOutput) -> None:
+        """Build the step's inputs."""
+
+    def execute_model(self) -> None:
+        """Run the forward and keep the logits."""
+
+    def sample_tokens(self) -> ModelRunnerOutput:
+        """Choose a token for each request whose known tokens are all computed."""
+
+    def drop_requests(self, request_ids: set[str]) -> None:
+        """Forget requests in the middle of a step; the rest of the step goes on without them."""
+
+
+class OutputSink(Protocol):
+    """What takes the step's outcome to the clients (`engine/output_processor.py`)."""
+
+    def process(self, outputs: list[EngineCoreOutput]) -> list[tuple[str, str, int]]:
+        """Emit text; returns (request id, stop string, its index) where a string ended it."""
+
+    def take_changes(self) -> Changes:
+        """What changed of its part of the state since the last call."""
+
+    def snapshot(self) -> State:
+        """Its part of the state, whole."""
+
+    def forget(self, request_ids: Iterable[str]) -> None:
+        """These finished requests have left the state."""
+
+
+class EngineCore:
+    """Owner of scheduler and runner; all calls come from one thread."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        runner: Runner,
+        trace: Trace,
+        output_processor: OutputSink | None = None,
+    ):
+        self.config = config
+        self.runner = runner
+        self.trace = trace
+        self.output_processor = output_processor
+        self.scheduler = Scheduler(config, trace)
+        self.arriving: dict[str, Request] = {}  # submitted; the next `arrive` takes them in
+        self.next_phase = Phase.ARRIVE
+        self.step_index = 0
+        self.recorder = StateRecorder(self.scheduler, self.arriving)
+        self._engine: Changes = {"mode": "paused"}  # what the front end told about itself
+        self._told: Changes = self._engine_record()
+        self.scheduler_output = NO_STEP
+        self.sampled = NO_TOKENS
+        self._results: list[EngineCoreOutput] = []
+        self._run: dict[Phase, Callable[[], None]] = {
+            Phase.ARRIVE: self._arrive,
+            Phase.SCHEDULE: self._schedule,
+            Phase.PREPARE: self._prepare,
+            Phase.EXECUTE: self._execute,
+            Phase.SAMPLE: self._sample,
+            Phase.UPDATE: self._update,
+            Phase.OUTPUT: self._emit,
+        }
+        trace.header = trace.header.model_copy(update={"state": self.state()})
+
+    # -- the step -------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Run to the end of the current step, or a whole one from its beginning."""
+        while self.step_phase() is not STEP_PHASES[-1]:
+            pass
+
+    def step_phase(self) -> Phase:
+        """Run the next phase and return which it was."""
+        phase = self.next_phase
+        self.trace.begin_phase(self.step_index, phase)
+        self._run[phase]()
+        if phase is STEP_PHASES[-1]:
+            self.next_phase = STEP_PHASES[0]
+            self.step_index += 1
+        else:
+            self.next_phase = STEP_PHASES[STEP_PHASES.index(phase) + 1]
+        self._end_phase()
+        return phase
+
+    def has_work(self) -> bool:
+        """Whether a step would do something; the rest of one that has begun always counts."""
+        begun = self.next_phase is not STEP_PHASES[0]
+        return begun or bool(self.arriving) or self.scheduler.has_requests()
+
+    def _arrive(self) -> None:
+        for request in tuple(self.arriving.values()):
+            self.scheduler.add_request(request)
+        self.arriving.clear()
+
+    def _schedule(self) -> None:
+        self.scheduler_output = self.scheduler.schedule()
+
+    def _prepare(self) -> None:
+        self.runner.prepare_inputs(self.scheduler_output)
+
+    def _execute(self) -> None:
+        self.runner.execute_model()
+
+    def _sample(self) -> None:
+        self.sampled = self.runner.sample_tokens()
+
+    def _update(self) -> None:
+        self._results = self.scheduler.update_from_output(self.scheduler_output, self.sampled)
+
+    def _emit(self) -> None:
+        results, self._results = self._results, []
+        self.scheduler_output, self.sampled = NO_STEP, NO_TOKENS
+        if self.output_processor is None:
+            return
+        for request_id, stop, index in self.output_processor.process(results):
+            request = self.scheduler.requests.get(request_id)
+            if request is not None:
+                self.scheduler.finish_request(request, stop, StopString(index))
+
+    # -- commands, at any moment between two phases -----------------------------------------------
+
+    def add_request(self, request: Request, source: str = "") -> None:
+        """Accept a request; the next step's `arrive` puts it into the waiting queue."""
+        self._begin_command()
+        self.arriving[request.request_id] = request
+        self.scheduler.touched[request] = None
+        self.trace.event(
+            RequestSubmitted(
+                request.request_id,
+                request.num_prompt_tokens,
+                request.sampling_params.max_tokens,
+                source,
+            )
+        )
+        self._end_phase()
+
+    def abort_requests(self, request_ids: Iterable[str]) -> list[str]:
+        """Take requests back; returns those that were there to be taken back.
+
+        Where their step is scheduled and has not run, it runs without them.
+        """
+        known = [
+            key for key in request_ids if key in self.scheduler.requests or key in self.arriving
+        ]
+        if not known:
+            return []
+        self._begin_command()
+        if self.next_phase in NOT_RUN_YET:
+            self._drop(self.scheduler.withdraw(self.scheduler_output, known))
+        for key in known:
+            if key in self.arriving:
+                self._abort_arriving(self.arriving.pop(key))
+            else:
+                self.scheduler.abort_request(self.scheduler.requests[key])
+        self._end_phase()
+        return known
+
+    def _abort_arriving(self, request: Request) -> None:
+        self.trace.event(RequestAborted(request.request_id, request.status), ClientAborted())
+        request.status = RequestStatus.FINISHED
+        request.finish_reason = FinishReason.ABORT
+        self.scheduler.touched[request] = None
+        self.trace.event(
+            RequestFinished(request.request_id, FinishReason.ABORT, 0), ClientAborted()
+        )
+
+    def reset_prefix_cache(self, reset_running_requests: bool = False) -> bool:
+        """Forget all cached content; see `Scheduler.reset_prefix_cache`."""
+        self._begin_command()
+        done = self.scheduler.reset_prefix_cache(reset_running_requests)
+        if reset_running_requests:
+            # Whoever is in the step that is under way was preempted: nothing of it counts.
+            self._drop(drop_from(self.scheduler_output, set(self.scheduler.requests)))
+        self._end_phase()
+        return done
+
+    def _drop(self, output: SchedulerOutput) -> None:
+        """Go on with the step as `output`, which has fewer requests than it began with."""
+        kept = {entry.request_id for entry in output.scheduled}
+        gone = {entry.request_id for entry in self.scheduler_output.scheduled} - kept
+        if not gone:
+            return
+        if self.next_phase is not Phase.PREPARE:  # before it the runner knows nothing of the step
+            self.runner.drop_requests(gone)
+        self.scheduler_output = output
+        self.sampled = ModelRunnerOutput(
+            {k: v for k, v in self.sampled.sampled_token_ids.items() if k in kept}
+        )
+
+    def command(self, changes: Changes) -> None:
+        """Log what the front end says of itself, under "engine": its mode, its rate."""
+        self._begin_command()
+        merge_patch(self._engine, changes.get("engine", {}))
+        self._end_phase()
+
+    # -- the log --------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """The whole state, from the live objects."""
+        state = self.recorder.snapshot()
+        if self.output_processor is not None:
+            merge_patch(state, self.output_processor.snapshot())
+        state["engine"] = self._engine_record()
+        return state
+
+    def _engine_record(self) -> Changes:
+        return {**self._engine, "next_phase": str(self.next_phase), "step": self.step_index}
+
+    def _begin_command(self) -> None:
+        self.trace.begin_phase(self.step_index, Phase.COMMAND)
+
+    def _end_phase(self) -> None:
+        changes = self.recorder.take_changes()
+        forgotten = [key for key, value in changes.get("requests", {}).items() if value is None]
+        if self.output_processor is not None:
+            merge_records(changes, self.output_processor.take_changes())
+            self.output_processor.forget(forgotten)
+        record = self._engine_record()
+        difference = diff(self._told, record)
+        if difference:
+            changes["engine"] = difference
+            self._told = record
+        self.trace.end_phase(changes)
+
+
+def merge_records(changes: Changes, more: Changes) -> None:
+    """Join two patches that set different keys of the same records."""
+    for key, value in more.items():
+        if isinstance(value, dict) and isinstance(changes.get(key), dict):
+            merge_records(changes[key], value)
+        elif key not in changes:
+            changes[key] = value

@@ -1,0 +1,685 @@
+"""The vocabulary of the log: what can happen, to whom, on which arrow, and why.
+
+An event's class stands at a box of the map and, where it travelled, on an arrow (`@at`); its
+fields are the facts. A reason's class is its code, its
+fields are the numbers behind the decision. Both are named tuples, since a running engine makes
+them by the thousand. Sizes are counts of tokens or blocks as named, times microseconds.
+
+Adding an event: one class here, one `log.event(...)` where it happens, one sentence on the page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeVar, get_args
+
+
+class Phase(StrEnum):
+    """The parts of a step, in order. The engine can stop between any two.
+
+    `command` is no part of a step: it marks what the front end did between two phases.
+    """
+
+    ARRIVE = "arrive"
+    SCHEDULE = "schedule"
+    PREPARE = "prepare"
+    EXECUTE = "execute"
+    SAMPLE = "sample"
+    UPDATE = "update"
+    OUTPUT = "output"
+    COMMAND = "command"
+
+
+STEP_PHASES = tuple(phase for phase in Phase if phase is not Phase.COMMAND)
+
+
+# --- reasons -----------------------------------------------------------------------------------
+
+
+class SeatsFull(NamedTuple):
+    """Nobody is admitted: as many requests run as may."""
+
+    running: int
+    max_num_seqs: int
+
+
+class BudgetSpent(NamedTuple):
+    """No tokens are left in this step."""
+
+    max_num_batched_tokens: int
+
+
+class DoesNotFit(NamedTuple):
+    """The blocks cannot be had. `watermark` blocks must stay free beside them."""
+
+    needs: int
+    free: int
+    watermark: int
+
+
+class PreemptedThisStep(NamedTuple):
+    """Nobody is admitted in a step in which somebody was preempted."""
+
+    preempted: int
+
+
+class ChunkingOff(NamedTuple):
+    """Chunked prefill is off, and the whole prompt is more than the budget has left."""
+
+    wants: int
+    budget_left: int
+
+
+class ModelLengthReached(NamedTuple):
+    """The request may grow no further."""
+
+    max_model_len: int
+
+
+class WholeRequest(NamedTuple):
+    """All that the request wanted was given."""
+
+    wanted: int
+
+
+class BudgetLeft(NamedTuple):
+    """The request wanted more than the step's budget had left."""
+
+    wanted: int
+    budget_left: int
+
+
+class LongPrefillThreshold(NamedTuple):
+    """The request wanted more than one request may get in a step."""
+
+    wanted: int
+    long_prefill_token_threshold: int
+
+
+class FirstMiss(NamedTuple):
+    """The walk over the prefix ended at this logical block, whose content is not cached."""
+
+    block: int
+
+
+class LastTokenNeeded(NamedTuple):
+    """The walk ended because at least one token must be computed: at most `limit` may hit."""
+
+    limit: int
+
+
+class FreeQueueHead(NamedTuple):
+    """The block was first in the free queue."""
+
+    free: int
+
+
+class BlockFilled(NamedTuple):
+    """All tokens of these blocks are known and scheduled."""
+
+    num_tokens: int
+
+
+class LastRunning(NamedTuple):
+    """The victim is the last of the running list."""
+
+    running: int
+
+
+class LowestPriority(NamedTuple):
+    """The victim has the largest (priority, arrival) of those running."""
+
+    priority: int
+
+
+class MaxTokensReached(NamedTuple):
+    """The request has all the tokens it asked for."""
+
+    max_tokens: int
+
+
+class EosToken(NamedTuple):
+    """The model ended the text."""
+
+    token: int
+
+
+class StopToken(NamedTuple):
+    """A token that the request named as a stop."""
+
+    token: int
+
+
+class StopString(NamedTuple):
+    """A string that the request named as a stop."""
+
+    index: int  # type: ignore[assignment]  # tuple.index is not wanted
+
+
+class ClientAborted(NamedTuple):
+    """The client, or the page, took the request back."""
+
+
+class UncomputedDependency(NamedTuple):
+    """The request hit a block that an aborted request would have computed in this step."""
+
+    block: int
+
+
+class ResetRequested(NamedTuple):
+    """The prefix cache is to be reset, so nobody may hold blocks."""
+
+
+class PromptTooLong(NamedTuple):
+    """A prompt must leave room for one token."""
+
+    num_prompt_tokens: int
+    max_model_len: int
+
+
+class CanNeverFit(NamedTuple):
+    """The whole pool is smaller than what the request may need."""
+
+    needs: int
+    blocks: int
+
+
+class PrefillInBatch(NamedTuple):
+    """The batch holds a prefill chunk; only pure decode batches are captured."""
+
+    prefill_tokens: int
+
+
+class AboveLargestSize(NamedTuple):
+    """The batch is larger than the largest captured one."""
+
+    batch: int
+    largest: int
+
+
+class EnforceEager(NamedTuple):
+    """The engine was told never to use a graph."""
+
+
+class NothingCaptured(NamedTuple):
+    """This engine holds no captured graph."""
+
+    batch: int
+
+
+class BlocksInUse(NamedTuple):
+    """The prefix cache cannot be reset while requests hold blocks."""
+
+    used: int
+
+
+Reason = (
+    SeatsFull
+    | BudgetSpent
+    | DoesNotFit
+    | PreemptedThisStep
+    | ChunkingOff
+    | ModelLengthReached
+    | WholeRequest
+    | BudgetLeft
+    | LongPrefillThreshold
+    | FirstMiss
+    | LastTokenNeeded
+    | FreeQueueHead
+    | BlockFilled
+    | LastRunning
+    | LowestPriority
+    | MaxTokensReached
+    | EosToken
+    | StopToken
+    | StopString
+    | ClientAborted
+    | UncomputedDependency
+    | ResetRequested
+    | PromptTooLong
+    | CanNeverFit
+    | PrefillInBatch
+    | AboveLargestSize
+    | EnforceEager
+    | NothingCaptured
+    | BlocksInUse
+)
+
+
+# --- events ------------------------------------------------------------------------------------
+
+
+class Place(NamedTuple):
+    """Where on the map an event is seen: the box, and the arrow it travelled if any."""
+
+    component: str
+    connection: str | None
+
+
+PLACES: dict[type[Any], Place] = {}
+E = TypeVar("E")
+
+
+def at(component: str, connection: str | None = None) -> Callable[[type[E]], type[E]]:
+    """Give an event class its place on the map."""
+
+    def register(cls: type[E]) -> type[E]:
+        PLACES[cls] = Place(component, connection)
+        return cls
+
+    return register
+
+
+@at("async-engine", "client-to-engine")
+class RequestSubmitted(NamedTuple):
+    """A client's request was accepted; the next step will take it in."""
+
+    request: str
+    num_prompt_tokens: int
+    max_tokens: int
+    source: str  # "page" or "http"
+
+
+@at("async-engine", "client-to-engine")
+class RequestRefused(NamedTuple):
+    """A client's request can never be served."""
+
+    request: str
+    num_prompt_tokens: int
+
+
+@at("scheduler", "engine-to-sched")
+class RequestArrived(NamedTuple):
+    """A request joined the waiting queue."""
+
+    request: str
+    num_prompt_tokens: int
+    waiting: int  # length of the queue with it
+
+
+@at("scheduler", "engine-to-sched")
+class RequestAborted(NamedTuple):
+    """A request was taken back; its blocks are free at once."""
+
+    request: str
+    status: str  # what it was until now
+
+
+@at("block-manager")
+class PrefixCacheReset(NamedTuple):
+    """All hashes were dropped (`done`), or nothing changed."""
+
+    done: bool
+    dropped: int
+
+
+@at("block-manager", "sched-to-block")
+class PrefixLookedUp(NamedTuple):
+    """The prefix of a waiting request was looked for in the cache."""
+
+    request: str
+    num_tokens: int  # looked for
+    hit_tokens: int
+    preempted: bool  # it ran before and lost its blocks
+    hit_blocks: tuple[int, ...]
+
+
+@at("block-manager", "block-to-sched")
+class BlocksHit(NamedTuple):
+    """Cached blocks were given to a request, which shares them now."""
+
+    request: str
+    blocks: tuple[int, ...]
+    taken_from_free: int  # how many of them nobody held
+
+
+@at("block-manager")
+class BlockEvicted(NamedTuple):
+    """A free block lost its content's hash, because it is given to somebody else."""
+
+    block: int
+    hash: str
+
+
+@at("block-manager", "block-to-sched")
+class BlocksAllocated(NamedTuple):
+    """Blocks were taken from the head of the free queue for a request."""
+
+    request: str
+    blocks: tuple[int, ...]
+
+
+@at("block-manager", "block-to-sched")
+class AllocationFailed(NamedTuple):
+    """The blocks that a request needs cannot be had now."""
+
+    request: str
+
+
+@at("block-manager")
+class BlocksCached(NamedTuple):
+    """Full blocks of a request were entered in the prefix cache."""
+
+    request: str
+    first_index: int  # logical index of the first of them in the request's block table
+    parent: str  # hash of the block before it, "" at the start
+    blocks: tuple[int, ...]
+    hashes: tuple[str, ...]
+
+
+@at("block-manager")
+class BlocksUncached(NamedTuple):
+    """Hashes were dropped, because the content will not be computed."""
+
+    request: str
+    blocks: tuple[int, ...]
+
+
+@at("block-manager", "sched-to-block")
+class BlocksFreed(NamedTuple):
+    """A request let go of its blocks, last to first; `returned` of them are nobody's now."""
+
+    request: str
+    blocks: tuple[int, ...]
+    returned: tuple[int, ...]
+
+
+@at("scheduler")
+class RequestScheduled(NamedTuple):
+    """A request got tokens of this step's budget."""
+
+    request: str
+    kind: str  # "new", "resumed" or "running"
+    num_tokens: int
+    num_computed_tokens: int  # before this step
+    num_known_tokens: int  # prompt and output so far
+    budget_left: int  # after it
+
+
+@at("scheduler")
+class RequestPassedOver(NamedTuple):
+    """A running request got nothing in this step.
+
+    Those behind it still may where the reason is its own length; where it is the budget or a
+    preemption, the `behind` requests that run after it get nothing either.
+    """
+
+    request: str
+    behind: int
+
+
+@at("scheduler")
+class RequestPreempted(NamedTuple):
+    """A running request lost its blocks and waits again, at the front of the queue."""
+
+    request: str
+    by: str  # the request that needed blocks; "" where an abort or a reset was the cause
+    num_computed_tokens: int  # lost
+
+
+@at("scheduler")
+class AdmissionStopped(NamedTuple):
+    """The head of the waiting queue was not admitted, so nobody behind it is."""
+
+    request: str
+    waiting: int
+
+
+@at("scheduler", "sched-to-runner")
+class BatchScheduled(NamedTuple):
+    """The step's decisions go to the runner."""
+
+    num_requests: int
+    prefill_tokens: int
+    decode_tokens: int
+    max_num_batched_tokens: int
+    num_common_prefix_blocks: int
+    finished: tuple[str, ...]  # ids the runner may forget
+
+
+@at("gpu-runner", "block-to-runner")
+class BlockTablesUpdated(NamedTuple):
+    """The runner took over the block ids of this step."""
+
+    requests: tuple[str, ...]
+    new_blocks: int
+
+
+@at("gpu-runner")
+class InputsPrepared(NamedTuple):
+    """The flattened batch: one row a token, requests one after the other."""
+
+    requests: tuple[str, ...]
+    query_start_loc: tuple[int, ...]  # first row of each request, and the end
+    seq_lens: tuple[int, ...]  # tokens with KV of each request once this step is done
+    input_ids: tuple[int, ...]
+    positions: tuple[int, ...]
+    slot_mapping: tuple[int, ...]  # block * block_size + offset, where each row's KV goes
+
+
+@at("cuda-graph", "runner-to-graph")
+class StepDispatched(NamedTuple):
+    """How the forward runs: replay of a captured graph, or eagerly (`NONE`)."""
+
+    mode: str
+    num_tokens: int
+    num_padded_tokens: int
+
+
+@at("gpu-runner")
+class ForwardRun(NamedTuple):
+    """The model ran over the batch."""
+
+    num_tokens: int
+    num_requests: int
+    num_layers: int
+
+
+@at("physical-vram", "runner-to-vram")
+class WeightsRead(NamedTuple):
+    """The forward read the weights once (derived: the bytes they occupy)."""
+
+    num_bytes: int
+
+
+@at("gpu-runner")
+class ModulesTimed(NamedTuple):
+    """Where the forward's time went, by kind of module: measured, children not counted twice."""
+
+    kinds: tuple[str, ...]
+    calls: tuple[int, ...]
+    durations_us: tuple[float, ...]
+
+
+@at("paged-attn", "runner-to-kernel")
+class AttentionRun(NamedTuple):
+    """PagedAttention ran in every layer; its time is the sum over the layers."""
+
+    backend: str
+    num_layers: int
+    num_tokens: int
+
+
+@at("physical-vram", "kernel-to-vram")
+class KVWritten(NamedTuple):
+    """K and V of the step's tokens went to their slots (derived: tokens times bytes a token)."""
+
+    num_tokens: int
+    num_bytes: int
+
+
+@at("physical-vram", "kernel-to-vram")
+class PagesRead(NamedTuple):
+    """The blocks that attention read for a request (derived from its block table), each layer."""
+
+    request: str
+    blocks: tuple[int, ...]
+    num_tokens: int  # of context in these blocks
+    num_bytes: int  # over all layers, each page once a KV head
+
+
+@at("shared-gqa", "kernel-to-gqa")
+class HeadsGrouped(NamedTuple):
+    """Query heads that share a KV head (derived from the model's shape)."""
+
+    num_attention_heads: int
+    num_kv_heads: int
+    kv_bytes_per_token: int  # all layers, K and V
+
+
+@at("gpu-runner")
+class TokenSampled(NamedTuple):
+    """A token was chosen from the logits of a request's last row."""
+
+    request: str
+    token: int
+    greedy: bool
+
+
+@at("gpu-runner", "runner-to-sched")
+class TokensReturned(NamedTuple):
+    """The step's tokens go back to the scheduler."""
+
+    num_tokens: int
+
+
+@at("scheduler")
+class TokenAppended(NamedTuple):
+    """The scheduler added a token to its request."""
+
+    request: str
+    token: int
+    num_tokens: int  # known now
+
+
+@at("scheduler")
+class TokenDropped(NamedTuple):
+    """A sampled token came too late: its request was aborted in this step."""
+
+    request: str
+    token: int
+
+
+@at("scheduler")
+class RequestFinished(NamedTuple):
+    """A request ended; its seat is free, its blocks follow."""
+
+    request: str
+    finish_reason: str
+    num_output_tokens: int
+
+
+@at("scheduler", "sched-to-engine")
+class OutputsReturned(NamedTuple):
+    """The step's outcome goes to the front end."""
+
+    num_requests: int
+    num_finished: int
+
+
+@at("async-engine", "engine-to-client")
+class TextEmitted(NamedTuple):
+    """Text went out to the client: nothing of it is ever taken back."""
+
+    request: str
+    text: str
+    token: int
+    index: int  # type: ignore[assignment]  # of the token in the request's output
+
+
+@at("async-engine", "engine-to-client")
+class RequestCompleted(NamedTuple):
+    """The client was told that its request ended."""
+
+    request: str
+    finish_reason: str
+
+
+@at("async-engine")
+class EngineFailed(NamedTuple):
+    """A phase raised; the engine stopped and keeps its log."""
+
+    message: str
+
+
+Facts = (
+    RequestSubmitted
+    | RequestRefused
+    | RequestArrived
+    | RequestAborted
+    | PrefixCacheReset
+    | PrefixLookedUp
+    | BlocksHit
+    | BlockEvicted
+    | BlocksAllocated
+    | AllocationFailed
+    | BlocksCached
+    | BlocksUncached
+    | BlocksFreed
+    | RequestScheduled
+    | RequestPassedOver
+    | RequestPreempted
+    | AdmissionStopped
+    | BatchScheduled
+    | BlockTablesUpdated
+    | InputsPrepared
+    | StepDispatched
+    | ForwardRun
+    | WeightsRead
+    | ModulesTimed
+    | AttentionRun
+    | KVWritten
+    | PagesRead
+    | HeadsGrouped
+    | TokenSampled
+    | TokensReturned
+    | TokenAppended
+    | TokenDropped
+    | RequestFinished
+    | OutputsReturned
+    | TextEmitted
+    | RequestCompleted
+    | EngineFailed
+)
+
+
+# --- records -----------------------------------------------------------------------------------
+
+
+class Event(NamedTuple):
+    """Something that happened."""
+
+    seq: int
+    step: int
+    phase: Phase
+    facts: Facts
+    reason: Reason | None
+    duration_us: float | None
+    t_us: int  # since the log began
+
+
+class Patch(NamedTuple):
+    """What changed by the end of a phase: a JSON Merge Patch (RFC 7386) on the state before."""
+
+    seq: int
+    step: int
+    phase: Phase
+    changes: dict[str, Any]
+    duration_us: float | None  # of the phase, the log's own work included
+    t_us: int
+
+
+Record = Event | Patch
+
+
+def snake_case(name: str) -> str:
+    """`PrefixLookedUp` -> `prefix_looked_up`: the wire's name of a class of this file."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+FACTS_BY_TYPE: dict[str, type[Any]] = {snake_case(cls.__name__): cls for cls in get_args(Facts)}
+REASONS_BY_CODE: dict[str, type[Any]] = {snake_case(cls.__name__): cls for cls in get_args(Reason)}
+TYPE_OF_FACTS: dict[type[Any], str] = {cls: name for name, cls in FACTS_BY_TYPE.items()}
+CODE_OF_REASON: dict[type[Any], str] = {cls: code for code, cls in REASONS_BY_CODE.items()}

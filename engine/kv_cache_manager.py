@@ -1,0 +1,220 @@
+"""Which blocks a request has: look-up of known prefixes, allocation, caching, release.
+
+Box `block-manager`. vLLM 0.26.0: `vllm/v1/core/kv_cache_manager.py` (`KVCacheManager`:
+`get_computed_blocks`, `allocate_slots`, `free`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from typing import NamedTuple
+
+from engine.block_pool import Block, BlockPool, short_hash
+from engine.config import EngineConfig
+from engine.events import (
+    AllocationFailed,
+    BlockFilled,
+    BlocksAllocated,
+    BlocksCached,
+    BlocksHit,
+    BlocksUncached,
+    DoesNotFit,
+    FirstMiss,
+    FreeQueueHead,
+    LastTokenNeeded,
+    PrefixLookedUp,
+)
+from engine.request import Request
+from engine.trace import Trace
+
+
+class Allocation(NamedTuple):
+    """Blocks a request got in one step: shared ones that hit, and new ones."""
+
+    hit_blocks: list[Block]
+    new_blocks: list[Block]
+
+
+class KVCacheManager:
+    """The block tables of all requests, over one pool."""
+
+    def __init__(self, config: EngineConfig, trace: Trace):
+        self.block_size = config.block_size
+        self.enable_caching = config.enable_prefix_caching
+        self.watermark_blocks = int(config.watermark * config.num_gpu_blocks)
+        self.trace = trace
+        self.block_pool = BlockPool(config.num_gpu_blocks, trace)
+        self.block_tables: dict[str, list[Block]] = {}  # of the requests that hold blocks
+        self.num_cached_blocks: dict[str, int] = {}  # leading blocks of a table that are hashed
+
+    # -- prefix look-up -------------------------------------------------------------------------
+
+    def get_computed_blocks(self, request: Request) -> list[Block]:
+        """The longest cached prefix of a waiting request, in whole blocks.
+
+        One token at least must be computed, for there is nothing to sample from otherwise: at
+        most `num_tokens - 1` tokens hit.
+        """
+        if not self.enable_caching:
+            return []
+        update_block_hashes(request, self.block_size)
+        limit = (request.num_tokens - 1) // self.block_size
+        hits: list[Block] = []
+        for block_hash in request.block_hashes[:limit]:
+            block = self.block_pool.get_cached_block(block_hash)
+            if block is None:
+                break
+            hits.append(block)
+        self._log_lookup(request, hits, limit)
+        return hits
+
+    def _log_lookup(self, request: Request, hits: list[Block], limit: int) -> None:
+        ended = len(hits) == limit
+        self.trace.event(
+            PrefixLookedUp(
+                request.request_id,
+                request.num_tokens,
+                len(hits) * self.block_size,
+                request.num_preemptions > 0,
+                tuple(block.block_id for block in hits),
+            ),
+            LastTokenNeeded(limit * self.block_size) if ended else FirstMiss(len(hits)),
+        )
+
+    # -- allocation -----------------------------------------------------------------------------
+
+    def allocate_slots(
+        self,
+        request: Request,
+        num_new_tokens: int,
+        hit_blocks: list[Block] | None = None,
+        reserve: int = 0,
+        watermark_blocks: int = 0,
+    ) -> Allocation | DoesNotFit:
+        """Blocks for the next `num_new_tokens` of a request, or the numbers why not.
+
+        `reserve`: the known sequence (tokens) that must fit as a whole for the request to be
+        admitted; nothing is set aside for it. `watermark_blocks` must stay free beside it.
+        """
+        hits = hit_blocks or []
+        table = self.block_tables.get(request.request_id, [])
+        computed = request.num_computed_tokens + len(hits) * self.block_size
+        # Hits that nobody holds stand in the free queue: taking them makes it shorter.
+        free_hits = sum(block.ref_cnt == 0 for block in hits)
+        held = len(table) + len(hits)
+        needs = self._num_blocks(computed + num_new_tokens) - held
+        most = max(needs, self._num_blocks(reserve) - held) + free_hits
+        free = self.block_pool.num_free_blocks()
+        if most + watermark_blocks > free:
+            shortage = DoesNotFit(most, free, watermark_blocks)
+            self.trace.event(AllocationFailed(request.request_id), shortage)
+            return shortage
+        if hits:
+            self._take_hits(request, hits)
+        new_blocks = self._take_new(request, needs)
+        if self.enable_caching:
+            self.cache_blocks(request, min(computed + num_new_tokens, request.num_tokens))
+        return Allocation(hits, new_blocks)
+
+    def _num_blocks(self, num_tokens: int) -> int:
+        return -(-num_tokens // self.block_size)
+
+    def _take_hits(self, request: Request, hits: list[Block]) -> None:
+        taken = self.block_pool.touch(hits)
+        self.block_tables.setdefault(request.request_id, []).extend(hits)
+        self.num_cached_blocks[request.request_id] = len(hits)
+        self.trace.event(
+            BlocksHit(request.request_id, tuple(block.block_id for block in hits), taken)
+        )
+
+    def _take_new(self, request: Request, count: int) -> list[Block]:
+        if count <= 0:
+            return []
+        free = self.block_pool.num_free_blocks()
+        blocks = self.block_pool.get_new_blocks(count)
+        self.block_tables.setdefault(request.request_id, []).extend(blocks)
+        self.trace.event(
+            BlocksAllocated(request.request_id, tuple(block.block_id for block in blocks)),
+            FreeQueueHead(free),
+        )
+        return blocks
+
+    # -- caching --------------------------------------------------------------------------------
+
+    def cache_blocks(self, request: Request, num_tokens: int) -> None:
+        """Enter the request's blocks that are full at `num_tokens` and not entered yet."""
+        first = self.num_cached_blocks.get(request.request_id, 0)
+        last = num_tokens // self.block_size
+        if last <= first:
+            return
+        update_block_hashes(request, self.block_size)
+        hashes = request.block_hashes[first:last]
+        blocks = self.block_tables[request.request_id][first:last]
+        for block, block_hash in zip(blocks, hashes, strict=True):
+            self.block_pool.cache(block, block_hash)
+        self.num_cached_blocks[request.request_id] = last
+        parent = short_hash(request.block_hashes[first - 1]) if first else ""
+        self.trace.event(
+            BlocksCached(
+                request.request_id,
+                first,
+                parent,
+                tuple(block.block_id for block in blocks),
+                tuple(short_hash(block_hash) for block_hash in hashes),
+            ),
+            BlockFilled((last - first) * self.block_size),
+        )
+
+    def uncache_blocks(self, request: Request, num_computed_tokens: int) -> list[Block]:
+        """Forget the content of blocks that will not be computed: all past the computed tokens.
+
+        Blocks are entered when their tokens are scheduled. Where the step is taken back before
+        it ran, they would promise KV that nobody wrote.
+        """
+        table = self.block_tables.get(request.request_id, [])
+        first = num_computed_tokens // self.block_size
+        last = self.num_cached_blocks.get(request.request_id, 0)
+        blocks = table[first:last]
+        if blocks:
+            for block in blocks:
+                self.block_pool.uncache(block)
+            self.num_cached_blocks[request.request_id] = first
+            self.trace.event(
+                BlocksUncached(request.request_id, tuple(block.block_id for block in blocks))
+            )
+        return blocks
+
+    # -- release --------------------------------------------------------------------------------
+
+    def free(self, request: Request) -> None:
+        """Let go of all blocks of a request, last to first."""
+        blocks = self.block_tables.pop(request.request_id, [])
+        self.num_cached_blocks.pop(request.request_id, None)
+        if blocks:
+            self.block_pool.free_blocks(request.request_id, reversed(blocks))
+
+    def num_common_prefix_blocks(self, request: Request) -> int:
+        """Leading blocks of `request` that every holder of blocks shares."""
+        if not self.enable_caching:
+            return 0
+        holders = len(self.block_tables)
+        count = 0
+        for block in self.block_tables.get(request.request_id, []):
+            if block.ref_cnt != holders:
+                break
+            count += 1
+        return count
+
+
+def update_block_hashes(request: Request, block_size: int) -> None:
+    """Hash the full blocks of the request's known tokens that have no hash yet.
+
+    A block's hash covers its tokens and, through its parent's, all before it (SHA-256, as in
+    vLLM; unlike there the chain starts from a fixed value, so that hashes can be compared).
+    """
+    hashes, tokens = request.block_hashes, request.all_token_ids
+    for start in range(len(hashes) * block_size, len(tokens) - block_size + 1, block_size):
+        parent = hashes[-1] if hashes else b""
+        content = array("q", tokens[start : start + block_size]).tobytes()
+        hashes.append(hashlib.sha256(parent + content).digest())

@@ -1,0 +1,72 @@
+"""What passes between the parts: scheduler -> runner -> scheduler -> front end -> client.
+
+vLLM 0.26.0: `vllm/v1/core/sched/output.py`, `vllm/v1/outputs.py`, `vllm/outputs.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from engine.config import SamplingParams
+
+ScheduledKind = Literal["new", "resumed", "running"]
+
+
+class NewRequestData(NamedTuple):
+    """What the runner has to be told of a request once, when it is admitted or resumed."""
+
+    all_token_ids: tuple[int, ...]  # prompt and, after a preemption, the output so far
+    num_prompt_tokens: int
+    sampling_params: SamplingParams
+
+
+class ScheduledRequest(NamedTuple):
+    """One request's share of a step."""
+
+    request_id: str
+    kind: ScheduledKind
+    num_tokens: int  # given to it in this step
+    num_computed_tokens: int  # before this step; a prefix hit counts
+    new_block_ids: tuple[int, ...]  # taken from the pool for it in this step
+    hit_block_ids: tuple[int, ...]  # its prefix hit; empty for `running`
+    data: NewRequestData | None  # for `new` and `resumed`
+
+    @property
+    def admitted_block_ids(self) -> tuple[int, ...]:
+        """The block table a `new` or `resumed` request begins with."""
+        return self.hit_block_ids + self.new_block_ids
+
+
+class SchedulerOutput(NamedTuple):
+    """The decisions of one step, in scheduling order."""
+
+    scheduled: tuple[ScheduledRequest, ...]
+    total_num_scheduled_tokens: int
+    num_common_prefix_blocks: int
+    preempted_req_ids: tuple[str, ...]  # since the last step's end
+    finished_req_ids: tuple[str, ...]  # finished or aborted since the last `schedule`
+
+
+class ModelRunnerOutput(NamedTuple):
+    """The tokens of one step: one a request whose known tokens are all computed now."""
+
+    sampled_token_ids: dict[str, int]  # request id -> token id, in scheduling order
+
+
+class EngineCoreOutput(NamedTuple):
+    """What one request got in one step."""
+
+    request_id: str
+    new_token_id: int | None  # None where the request ended without one (an abort)
+    finish_reason: str | None
+    stop_reason: int | str | None
+
+
+class RequestOutput(NamedTuple):
+    """What the client sees of one request after one step: a delta of text, never taken back."""
+
+    request_id: str
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: str | None
+    stop_reason: int | str | None

@@ -1,0 +1,89 @@
+"""A request and its states (vLLM 0.26.0: `vllm/v1/request.py`)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from engine.config import SamplingParams
+
+
+class RequestStatus(StrEnum):
+    """Where a request stands. `submitted` is ours: accepted, but no step has begun since."""
+
+    SUBMITTED = "submitted"
+    WAITING = "waiting"
+    RUNNING = "running"
+    PREEMPTED = "preempted"
+    FINISHED = "finished"
+
+
+class FinishReason(StrEnum):
+    """Why a request ended, as vLLM and the OpenAI API name it."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    ABORT = "abort"
+
+
+class Request:
+    """One prompt and what became of it. Token lists hold vocabulary ids."""
+
+    __slots__ = (
+        "all_token_ids",
+        "arrival_time",
+        "block_hashes",
+        "eos_token_ids",
+        "finish_reason",
+        "hit_tokens",
+        "next",
+        "num_computed_tokens",
+        "num_preemptions",
+        "num_prompt_tokens",
+        "prev",
+        "priority",
+        "request_id",
+        "sampling_params",
+        "status",
+        "stop_reason",
+    )
+
+    def __init__(
+        self,
+        request_id: str,
+        prompt_token_ids: list[int],
+        sampling_params: SamplingParams,
+        eos_token_ids: tuple[int, ...] = (),
+        priority: int = 0,
+        arrival_time: float = 0.0,
+    ):
+        self.request_id = request_id
+        self.sampling_params = sampling_params
+        self.eos_token_ids = eos_token_ids
+        self.priority = priority
+        self.arrival_time = arrival_time
+        self.num_prompt_tokens = len(prompt_token_ids)
+        self.all_token_ids = list(prompt_token_ids)
+        self.num_computed_tokens = 0
+        self.num_preemptions = 0
+        self.hit_tokens = 0  # prefix hit at the latest admission
+        self.block_hashes: list[bytes] = []  # of the full blocks of all_token_ids
+        self.status = RequestStatus.SUBMITTED
+        self.finish_reason: FinishReason | None = None
+        self.stop_reason: int | str | None = None
+        self.prev: Request | None = None
+        self.next: Request | None = None
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens known: prompt and output so far."""
+        return len(self.all_token_ids)
+
+    @property
+    def num_output_tokens(self) -> int:
+        """Tokens generated so far."""
+        return len(self.all_token_ids) - self.num_prompt_tokens
+
+    @property
+    def output_token_ids(self) -> list[int]:
+        """The tokens generated so far (a copy)."""
+        return self.all_token_ids[self.num_prompt_tokens :]

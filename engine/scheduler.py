@@ -1,0 +1,467 @@
+"""Who gets how many tokens of a step, and who has to wait.
+
+Box `scheduler`. vLLM 0.26.0: `vllm/v1/core/sched/scheduler.py` (`Scheduler.schedule`,
+`update_from_output`, `_preempt_request`). There is no prefill and no decode phase here: a request
+wants (known tokens - computed tokens), which for a decode is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from engine.block_pool import Block
+from engine.config import EngineConfig
+from engine.events import (
+    AdmissionStopped,
+    BatchScheduled,
+    BudgetLeft,
+    BudgetSpent,
+    ChunkingOff,
+    ClientAborted,
+    DoesNotFit,
+    EosToken,
+    LastRunning,
+    LongPrefillThreshold,
+    LowestPriority,
+    MaxTokensReached,
+    ModelLengthReached,
+    OutputsReturned,
+    PreemptedThisStep,
+    Reason,
+    RequestAborted,
+    RequestArrived,
+    RequestFinished,
+    RequestPassedOver,
+    RequestPreempted,
+    RequestScheduled,
+    ResetRequested,
+    SeatsFull,
+    StopToken,
+    TokenAppended,
+    TokenDropped,
+    UncomputedDependency,
+    WholeRequest,
+)
+from engine.kv_cache_manager import Allocation, KVCacheManager
+from engine.linked_queue import LinkedQueue
+from engine.outputs import (
+    EngineCoreOutput,
+    ModelRunnerOutput,
+    NewRequestData,
+    ScheduledKind,
+    ScheduledRequest,
+    SchedulerOutput,
+)
+from engine.request import FinishReason, Request, RequestStatus
+from engine.trace import Trace
+
+
+@dataclass
+class Counters:
+    """Totals since the engine began."""
+
+    prefix_requests: int = 0  # look-ups
+    prefix_queries: int = 0  # tokens looked for
+    prefix_hits: int = 0  # tokens found
+    num_preemptions: int = 0
+    prompt_tokens: int = 0
+    generation_tokens: int = 0
+    requests_finished: int = 0
+
+
+class Scheduler:
+    """The queues, the budget of a step, and the rules."""
+
+    def __init__(self, config: EngineConfig, trace: Trace):
+        assert config.max_model_len is not None, "resolve the config first"
+        self.config = config
+        self.max_model_len = config.max_model_len
+        self.trace = trace
+        self.kv_cache_manager = KVCacheManager(config, trace)
+        self.requests: dict[str, Request] = {}  # waiting and running
+        self.touched: dict[Request, None] = {}  # what the next patch has to look at
+        self.waiting: LinkedQueue[Request] = LinkedQueue(self.touched)
+        self.running: LinkedQueue[Request] = LinkedQueue(self.touched)
+        self.finished_req_ids: list[str] = []  # since the last `schedule`
+        self.preempted_req_ids: list[str] = []  # since the last step's end
+        self.counters = Counters()
+        # Of the step being scheduled:
+        self._budget = 0
+        self._scheduled: dict[str, ScheduledRequest] = {}
+        self._preempted = 0
+
+    # -- requests come and go -------------------------------------------------------------------
+
+    def add_request(self, request: Request) -> None:
+        """Put a new request into the waiting queue."""
+        self.requests[request.request_id] = request
+        request.status = RequestStatus.WAITING
+        self._enqueue(request)
+        self.trace.event(
+            RequestArrived(request.request_id, request.num_prompt_tokens, len(self.waiting))
+        )
+
+    def has_requests(self) -> bool:
+        """Whether `schedule` has something to do, be it only to report finished ids."""
+        return bool(self.requests or self.finished_req_ids)
+
+    def _enqueue(self, request: Request) -> None:
+        """Into the waiting queue: where its priority says, or a preempted one to the front."""
+        if self.config.scheduling_policy == "priority":
+            key = priority_key(request)
+            behind = next((other for other in self.waiting if priority_key(other) > key), None)
+            self.waiting.insert_before(request, behind)
+        elif request.status is RequestStatus.PREEMPTED:
+            self.waiting.appendleft(request)
+        else:
+            self.waiting.append(request)
+
+    def abort_request(self, request: Request) -> None:
+        """Take a request back, in whatever state it is; its blocks are free at once."""
+        self.trace.event(RequestAborted(request.request_id, request.status), ClientAborted())
+        self._finish(request, FinishReason.ABORT, None, ClientAborted())
+
+    def finish_request(self, request: Request, stop: str, reason: Reason) -> None:
+        """End a request from outside (the front end found the stop string `stop` in its text)."""
+        self._finish(request, FinishReason.STOP, stop, reason)
+
+    def _finish(
+        self,
+        request: Request,
+        finish_reason: FinishReason,
+        stop_reason: int | str | None,
+        reason: Reason,
+    ) -> None:
+        queue = self.running if request.status is RequestStatus.RUNNING else self.waiting
+        queue.remove(request)
+        request.status = RequestStatus.FINISHED
+        request.finish_reason = finish_reason
+        request.stop_reason = stop_reason
+        del self.requests[request.request_id]
+        self.finished_req_ids.append(request.request_id)
+        self.counters.requests_finished += 1
+        self.trace.event(
+            RequestFinished(request.request_id, finish_reason, request.num_output_tokens), reason
+        )
+        self.kv_cache_manager.free(request)
+
+    # -- schedule -------------------------------------------------------------------------------
+
+    def schedule(self) -> SchedulerOutput:
+        """Decide one step: running requests first, then waiting ones."""
+        self._budget = self.config.max_num_batched_tokens
+        self._scheduled = {}
+        self._preempted = 0
+        self._schedule_running()
+        self._schedule_waiting()
+        return self._close_step()
+
+    def _schedule_running(self) -> None:
+        request = self.running.head
+        position = 0
+        while request is not None:
+            position += 1
+            if self._budget == 0:
+                spent = BudgetSpent(self.config.max_num_batched_tokens)
+                self._pass_over(request, len(self.running) - position, spent)
+                return
+            num_tokens, reason = self._share(request, request.num_computed_tokens)
+            if num_tokens == 0:
+                self._pass_over(request, len(self.running) - position, reason)
+            else:
+                allocation = self._allocate_or_preempt(request, num_tokens)
+                if allocation is None:  # it was the victim itself, so the last of its kind
+                    return
+                self._give(request, "running", num_tokens, allocation, reason)
+            request = request.next
+
+    def _share(self, request: Request, num_computed: int) -> tuple[int, Reason]:
+        """How many tokens a request gets now, and what limits them."""
+        wanted = request.num_tokens - num_computed
+        share, reason = wanted, WholeRequest(wanted)
+        limits: tuple[tuple[int, Reason], ...] = (
+            (
+                self.config.long_prefill_token_threshold or wanted,
+                LongPrefillThreshold(wanted, self.config.long_prefill_token_threshold),
+            ),
+            (self._budget, BudgetLeft(wanted, self._budget)),
+            (self.max_model_len - 1 - num_computed, ModelLengthReached(self.max_model_len)),
+        )
+        for limit, why in limits:
+            if limit < share:
+                share, reason = limit, why  # type: ignore[assignment]
+        return share, reason
+
+    def _allocate_or_preempt(self, request: Request, num_tokens: int) -> Allocation | None:
+        """Blocks for a running request, taking them from others if need be."""
+        while True:
+            allocation = self.kv_cache_manager.allocate_slots(request, num_tokens)
+            if not isinstance(allocation, DoesNotFit):
+                return allocation
+            victim, reason = self._choose_victim()
+            self._take_back_tokens(victim)
+            self.preempt(victim, request.request_id, reason)
+            self._preempted += 1
+            if victim is request:
+                return None
+
+    def _choose_victim(self) -> tuple[Request, Reason]:
+        if self.config.scheduling_policy == "priority":
+            victim = max(self.running, key=lambda r: (r.priority, r.arrival_time))
+            return victim, LowestPriority(victim.priority)
+        assert self.running.tail is not None
+        return self.running.tail, LastRunning(len(self.running))
+
+    def _take_back_tokens(self, victim: Request) -> None:
+        """A victim by priority may have got tokens in this very step: they go back.
+
+        So does the content of the blocks that these tokens would have filled: nobody will
+        compute it. (vLLM 0.26.0 leaves it in the cache, a defect.)
+        """
+        given = self._scheduled.pop(victim.request_id, None)
+        if given is not None:
+            self._budget += given.num_tokens
+            self.kv_cache_manager.uncache_blocks(victim, given.num_computed_tokens)
+
+    def preempt(self, victim: Request, by: str, reason: Reason) -> None:
+        """Take a running request's blocks; it waits again and will be recomputed."""
+        self.trace.event(
+            RequestPreempted(victim.request_id, by, victim.num_computed_tokens), reason
+        )
+        self.running.remove(victim)
+        self.kv_cache_manager.free(victim)
+        victim.status = RequestStatus.PREEMPTED
+        victim.num_computed_tokens = 0
+        victim.num_preemptions += 1
+        self.counters.num_preemptions += 1
+        self.preempted_req_ids.append(victim.request_id)
+        self._enqueue(victim)
+
+    def _schedule_waiting(self) -> None:
+        while self.waiting.head is not None:
+            request = self.waiting.head
+            reason = self._closed_to_all() or self._admit(request)
+            if reason is not None:
+                self.trace.event(AdmissionStopped(request.request_id, len(self.waiting)), reason)
+                return
+
+    def _closed_to_all(self) -> Reason | None:
+        """Why nobody can be admitted now, whoever it is; None where somebody may be."""
+        if self._preempted:
+            return PreemptedThisStep(self._preempted)
+        if self._budget == 0:
+            return BudgetSpent(self.config.max_num_batched_tokens)
+        if len(self.running) == self.config.max_num_seqs:
+            return SeatsFull(len(self.running), self.config.max_num_seqs)
+        return None
+
+    def _admit(self, request: Request) -> Reason | None:
+        """Admit the head of the waiting queue, or say why not."""
+        hits = self._look_up(request)
+        hit_tokens = len(hits) * self.config.block_size
+        num_tokens, reason = self._share(request, hit_tokens)
+        if isinstance(reason, BudgetLeft) and not self.config.enable_chunked_prefill:
+            return ChunkingOff(reason.wanted, self._budget)
+        allocation = self._allocate_for_admission(request, num_tokens, hits)
+        if isinstance(allocation, DoesNotFit):
+            return allocation
+        kind: ScheduledKind = "resumed" if request.status is RequestStatus.PREEMPTED else "new"
+        self.waiting.remove(request)
+        self.running.append(request)
+        request.status = RequestStatus.RUNNING
+        request.num_computed_tokens = request.hit_tokens = hit_tokens
+        if kind == "new":
+            self.counters.prompt_tokens += request.num_prompt_tokens
+        self._give(request, kind, num_tokens, allocation, reason)
+        return None
+
+    def _look_up(self, request: Request) -> list[Block]:
+        hits = self.kv_cache_manager.get_computed_blocks(request)
+        if self.config.enable_prefix_caching:
+            self.counters.prefix_requests += 1
+            self.counters.prefix_queries += request.num_tokens
+            self.counters.prefix_hits += len(hits) * self.config.block_size
+        return hits
+
+    def _allocate_for_admission(
+        self, request: Request, num_tokens: int, hits: list[Block]
+    ) -> Allocation | DoesNotFit:
+        manager = self.kv_cache_manager
+        return manager.allocate_slots(
+            request,
+            num_tokens,
+            hits,
+            reserve=request.num_tokens if self.config.scheduler_reserve_full_isl else 0,
+            watermark_blocks=manager.watermark_blocks if self.running else 0,
+        )
+
+    def _give(
+        self,
+        request: Request,
+        kind: ScheduledKind,
+        num_tokens: int,
+        allocation: Allocation,
+        reason: Reason,
+    ) -> None:
+        """Write down a request's share of the step."""
+        self._budget -= num_tokens
+        data = None
+        if kind != "running":
+            data = NewRequestData(
+                tuple(request.all_token_ids), request.num_prompt_tokens, request.sampling_params
+            )
+        self._scheduled[request.request_id] = ScheduledRequest(
+            request.request_id,
+            kind,
+            num_tokens,
+            request.num_computed_tokens,
+            tuple(block.block_id for block in allocation.new_blocks),
+            tuple(block.block_id for block in allocation.hit_blocks),
+            data,
+        )
+        self.trace.event(
+            RequestScheduled(
+                request.request_id,
+                kind,
+                num_tokens,
+                request.num_computed_tokens,
+                request.num_tokens,
+                self._budget,
+            ),
+            reason,
+        )
+
+    def _pass_over(self, request: Request, behind: int, reason: Reason) -> None:
+        self.trace.event(RequestPassedOver(request.request_id, behind), reason)
+
+    def _close_step(self) -> SchedulerOutput:
+        """The step's decisions as the runner gets them; from here on its tokens count as done."""
+        decode_tokens = 0
+        for entry in self._scheduled.values():
+            request = self.requests[entry.request_id]
+            decode_tokens += entry.num_tokens == 1 and request.num_output_tokens > 0
+            request.num_computed_tokens += entry.num_tokens
+            self.touched[request] = None
+        first = self.running.head
+        output = SchedulerOutput(
+            tuple(self._scheduled.values()),
+            self.config.max_num_batched_tokens - self._budget,
+            self.kv_cache_manager.num_common_prefix_blocks(first) if first else 0,
+            tuple(self.preempted_req_ids),
+            tuple(self.finished_req_ids),
+        )
+        self.preempted_req_ids.clear()
+        self.finished_req_ids.clear()
+        self.trace.event(
+            BatchScheduled(
+                len(output.scheduled),
+                output.total_num_scheduled_tokens - decode_tokens,
+                decode_tokens,
+                self.config.max_num_batched_tokens,
+                output.num_common_prefix_blocks,
+                output.finished_req_ids,
+            )
+        )
+        return output
+
+    # -- a step is taken back before it ran -------------------------------------------------------
+
+    def withdraw(self, output: SchedulerOutput, request_ids: Iterable[str]) -> SchedulerOutput:
+        """Take `request_ids`, about to be aborted, out of a step that has not run yet.
+
+        Blocks they would have filled lose their content. Whoever was admitted in this same step
+        with a hit on such a block is preempted: what it builds on will not be computed.
+        """
+        gone = set(request_ids)
+        lost: set[int] = set()
+        dependents: list[tuple[Request, int]] = []
+        for entry in output.scheduled:
+            missing = lost.intersection(entry.hit_block_ids)
+            if entry.request_id not in gone and not missing:
+                continue
+            request = self.requests[entry.request_id]
+            uncached = self.kv_cache_manager.uncache_blocks(request, entry.num_computed_tokens)
+            lost.update(block.block_id for block in uncached)
+            if entry.request_id not in gone:
+                dependents.append((request, min(missing)))
+        for request, block_id in reversed(dependents):  # the last one waits first in line
+            self.preempt(request, "", UncomputedDependency(block_id))
+        gone.update(request.request_id for request, _ in dependents)
+        return drop_from(output, gone)
+
+    # -- update ---------------------------------------------------------------------------------
+
+    def update_from_output(
+        self, output: SchedulerOutput, sampled: ModelRunnerOutput
+    ) -> list[EngineCoreOutput]:
+        """Append the step's tokens to their requests, and end those that are done."""
+        outputs = []
+        for entry in output.scheduled:
+            token = sampled.sampled_token_ids.get(entry.request_id)
+            if token is None:
+                continue
+            request = self.requests.get(entry.request_id)
+            if request is None:  # aborted while its step ran
+                self.trace.event(TokenDropped(entry.request_id, token))
+                continue
+            outputs.append(self._append_token(request, token))
+        finished = sum(item.finish_reason is not None for item in outputs)
+        self.trace.event(OutputsReturned(len(outputs), finished))
+        return outputs
+
+    def _append_token(self, request: Request, token: int) -> EngineCoreOutput:
+        request.all_token_ids.append(token)
+        self.touched[request] = None
+        self.counters.generation_tokens += 1
+        self.trace.event(TokenAppended(request.request_id, token, request.num_tokens))
+        stop = self._check_stop(request, token)
+        if stop is None:
+            return EngineCoreOutput(request.request_id, token, None, None)
+        finish_reason, reason = stop
+        stop_reason = token if isinstance(reason, StopToken) else None
+        self._finish(request, finish_reason, stop_reason, reason)
+        return EngineCoreOutput(request.request_id, token, finish_reason, stop_reason)
+
+    def _check_stop(self, request: Request, token: int) -> tuple[FinishReason, Reason] | None:
+        """Whether `token` ends the request (vLLM 0.26.0: `vllm/v1/core/sched/utils.py`).
+
+        Below min_tokens only the model's length ends it. (There vLLM 0.26.0 never ends it: a
+        defect, the request would hold its seat for ever.)
+        """
+        params = request.sampling_params
+        too_long = request.num_tokens >= self.max_model_len
+        if request.num_output_tokens >= params.min_tokens:
+            if token in request.eos_token_ids and not params.ignore_eos:
+                return FinishReason.STOP, EosToken(token)
+            if token in params.stop_token_ids:
+                return FinishReason.STOP, StopToken(token)
+            if not too_long and request.num_output_tokens >= params.max_tokens:
+                return FinishReason.LENGTH, MaxTokensReached(params.max_tokens)
+        if too_long:
+            return FinishReason.LENGTH, ModelLengthReached(self.max_model_len)
+        return None
+
+    # -- resetting the cache --------------------------------------------------------------------
+
+    def reset_prefix_cache(self, reset_running_requests: bool = False) -> bool:
+        """Forget all cached content; True where that was possible.
+
+        Refused while blocks are held, unless `reset_running_requests` preempts their holders.
+        """
+        if reset_running_requests:
+            while self.running.tail is not None:
+                self.preempt(self.running.tail, "", ResetRequested())
+        return self.kv_cache_manager.block_pool.reset_prefix_cache()
+
+
+def priority_key(request: Request) -> tuple[int, float, str]:
+    """The order of the waiting queue under the priority policy: the smallest is first."""
+    return request.priority, request.arrival_time, request.request_id
+
+
+def drop_from(output: SchedulerOutput, request_ids: set[str]) -> SchedulerOutput:
+    """`output` without the entries of `request_ids`."""
+    kept = tuple(entry for entry in output.scheduled if entry.request_id not in request_ids)
+    total = sum(entry.num_tokens for entry in kept)
+    return output._replace(scheduled=kept, total_num_scheduled_tokens=total)
