@@ -1,0 +1,53 @@
+"""Settings that cannot be are named with what would do."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.config import ConfigError, EngineConfig, SamplingParams
+
+
+def test_max_model_len_defaults_to_what_model_and_pool_both_allow() -> None:
+    assert EngineConfig().resolve(8192).max_model_len == 63 * 16
+    assert EngineConfig().resolve(512).max_model_len == 512
+
+
+@pytest.mark.parametrize(
+    ("wanted", "model", "message"),
+    [
+        (600, 512, "600 is more than the 512 positions the model knows; set it to 512"),
+        (1009, 8192, "63 blocks of 16 hold 1008 tokens; set it to 1008"),
+    ],
+)
+def test_max_model_len_that_cannot_be(wanted: int, model: int, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        EngineConfig(max_model_len=wanted).resolve(model)
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"block_size": 0}, "block_size: .*greater than or equal to 1.*got 0"),
+        ({"num_gpu_blocks": "many"}, "num_gpu_blocks: .*integer.*got 'many'"),
+        ({"blocksize": 4}, "blocksize: extra inputs are not permitted"),
+        ({"seed": -1, "watermark": 1}, "watermark: .*; seed: "),
+    ],
+)
+def test_every_wrong_field_is_named(values: dict[str, object], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        EngineConfig.parse(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"temperature": -1}, "temperature"),
+        ({"top_p": 0}, "top_p"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"stop": ("",)}, "stop"),
+    ],
+)
+def test_a_wrong_sampling_parameter_is_named(values: dict[str, object], field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        SamplingParams.parse(values)
+    assert caught.value.field == field

@@ -1,0 +1,158 @@
+"""Each decision carries its reason with the numbers behind it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.conformance import Conformance, Workload
+from engine.events import (
+    AdmissionStopped,
+    AllocationFailed,
+    BudgetLeft,
+    BudgetSpent,
+    ChunkingOff,
+    DoesNotFit,
+    Event,
+    FirstMiss,
+    LastRunning,
+    LastTokenNeeded,
+    LongPrefillThreshold,
+    LowestPriority,
+    MaxTokensReached,
+    ModelLengthReached,
+    PreemptedThisStep,
+    PrefixLookedUp,
+    Reason,
+    RequestFinished,
+    RequestPassedOver,
+    RequestPreempted,
+    RequestScheduled,
+    SeatsFull,
+    WholeRequest,
+)
+
+
+def run(requests: list[dict[str, Any]], **config: Any) -> Conformance:
+    for index, spec in enumerate(requests):
+        spec.setdefault("id", f"r{index}")
+        spec.setdefault("max_tokens", 2)
+        if isinstance(spec.get("prompt_token_ids"), int):
+            length = spec["prompt_token_ids"]
+            spec["prompt_token_ids"] = [1000 * index + n for n in range(length)]
+    workload = {"name": "w", "config": {"block_size": 4, **config}, "requests": requests}
+    conformance = Conformance(Workload.model_validate(workload))
+    list(conformance.steps())
+    return conformance
+
+
+def reasons(conformance: Conformance, kind: type[Any]) -> list[tuple[str, Reason | None]]:
+    return [
+        (record.facts.request, record.reason)
+        for record in conformance.trace.records
+        if isinstance(record, Event) and isinstance(record.facts, kind)
+    ]
+
+
+def test_chunked_by_the_budget() -> None:
+    done = run([{"prompt_token_ids": 20}], max_num_batched_tokens=16)
+    assert reasons(done, RequestScheduled)[:2] == [
+        ("r0", BudgetLeft(20, 16)),
+        ("r0", WholeRequest(4)),
+    ]
+
+
+def test_chunked_by_the_threshold() -> None:
+    done = run([{"prompt_token_ids": 20}], long_prefill_token_threshold=12)
+    assert reasons(done, RequestScheduled)[0] == ("r0", LongPrefillThreshold(20, 12))
+
+
+def test_kept_waiting_by_the_seats() -> None:
+    done = run([{"prompt_token_ids": 3}, {"prompt_token_ids": 3}], max_num_seqs=1)
+    assert ("r1", SeatsFull(1, 1)) in reasons(done, AdmissionStopped)
+
+
+def test_kept_waiting_by_the_budget() -> None:
+    done = run([{"prompt_token_ids": 8}, {"prompt_token_ids": 8}], max_num_batched_tokens=8)
+    assert reasons(done, AdmissionStopped)[0] == ("r1", BudgetSpent(8))
+
+
+def test_kept_waiting_with_chunking_off() -> None:
+    done = run(
+        [{"prompt_token_ids": 8}, {"prompt_token_ids": 20}],
+        max_num_batched_tokens=24,
+        enable_chunked_prefill=False,
+    )
+    assert reasons(done, AdmissionStopped)[0] == ("r1", ChunkingOff(20, 16))
+
+
+def test_kept_waiting_by_the_pool() -> None:
+    done = run([{"prompt_token_ids": 8}, {"prompt_token_ids": 20}], num_gpu_blocks=7)
+    assert reasons(done, AllocationFailed)[0] == ("r1", DoesNotFit(5, 4, 0))
+    assert reasons(done, AdmissionStopped)[0] == ("r1", DoesNotFit(5, 4, 0))
+
+
+def test_the_watermark_counts_only_beside_others() -> None:
+    done = run([{"prompt_token_ids": 8}, {"prompt_token_ids": 8}], num_gpu_blocks=10, watermark=0.6)
+    assert reasons(done, AllocationFailed)[0] == ("r1", DoesNotFit(2, 7, 6))
+
+
+def test_preempted_as_the_last_running() -> None:
+    requests = [{"prompt_token_ids": 8, "max_tokens": 8} for _ in range(3)]
+    requests[2] |= {"arrival_step": 1, "prompt_token_ids": 3}
+    done = run(requests, num_gpu_blocks=6)
+    victim = reasons(done, RequestPreempted)[0]
+    assert victim == ("r1", LastRunning(2))
+    assert ("r1", PreemptedThisStep(1)) in reasons(done, AdmissionStopped)
+
+
+def test_preempted_as_the_lowest_in_priority_gives_its_tokens_back() -> None:
+    done = run(
+        [
+            {"prompt_token_ids": 8, "max_tokens": 8, "priority": 5},
+            {"prompt_token_ids": 8, "max_tokens": 8},
+        ],
+        num_gpu_blocks=6,
+        policy="priority",
+    )
+    assert ("r0", LowestPriority(5)) in reasons(done, RequestPreempted)
+
+
+def test_the_prefix_walk_says_where_it_ended() -> None:
+    same = list(range(9))
+    done = run(
+        [
+            {"prompt_token_ids": same},
+            {"prompt_token_ids": same, "arrival_step": 1},
+            {"prompt_token_ids": same[:4] + [77] * 8, "arrival_step": 2},
+        ]
+    )
+    assert reasons(done, PrefixLookedUp) == [
+        ("r0", FirstMiss(0)),
+        ("r1", LastTokenNeeded(8)),
+        ("r2", FirstMiss(1)),
+    ]
+
+
+def test_running_requests_behind_a_spent_budget_are_told() -> None:
+    specs = [{"id": f"r{n}", "prompt_token_ids": [n, n], "max_tokens": 9} for n in range(3)]
+    conformance = Conformance(Workload.model_validate({"name": "w", "requests": specs}))
+    conformance.step(0)
+    scheduler = conformance.scheduler
+    scheduler.config = scheduler.config.model_copy(update={"max_num_batched_tokens": 1})
+    conformance.step(1)
+    assert reasons(conformance, RequestPassedOver) == [("r1", BudgetSpent(1))]
+    facts = [r.facts for r in conformance.trace.records if isinstance(r, Event)]
+    assert RequestPassedOver("r1", behind=1) in facts
+
+
+def test_the_end_by_length() -> None:
+    done = run([{"prompt_token_ids": 3, "max_tokens": 3}])
+    assert reasons(done, RequestFinished) == [("r0", MaxTokensReached(3))]
+    done = run([{"prompt_token_ids": 3, "max_tokens": 99}], max_model_len=8)
+    assert reasons(done, RequestFinished) == [("r0", ModelLengthReached(8))]
+
+
+def test_min_tokens_beyond_the_models_length_ends_all_the_same() -> None:
+    done = run([{"prompt_token_ids": 3, "max_tokens": 9, "min_tokens": 9}], max_model_len=8)
+    assert reasons(done, RequestFinished) == [("r0", ModelLengthReached(8))]
+    assert done.requests["r0"].finish_reason == "length"
