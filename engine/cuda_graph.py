@@ -1,0 +1,61 @@
+"""How a step's forward runs: by replay of a captured graph, or eagerly (map: CUDA graph).
+
+Counterpart in vLLM 0.26.0: `vllm/v1/cudagraph_dispatcher.py`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from engine.config import EngineConfig
+from engine.events import EnforceEager, NothingCaptured, PrefillInBatch, Reason
+
+
+class CudagraphMode(StrEnum):
+    """What is replayed: nothing, or the whole forward."""
+
+    NONE = "NONE"
+    FULL = "FULL"
+
+
+class BatchDescriptor(NamedTuple):
+    """What decides about a batch: its size, and whether it is uniform decode."""
+
+    num_tokens: int
+    num_requests: int
+    prefill_tokens: int  # rows of the requests that have more than one
+
+    @classmethod
+    def of(cls, query_lens: tuple[int, ...]) -> BatchDescriptor:
+        """The descriptor of a batch with these many rows for each request."""
+        return cls(sum(query_lens), len(query_lens), sum(n for n in query_lens if n > 1))
+
+
+class Dispatch(NamedTuple):
+    """The decision. Without a graph nothing is padded, and there is a reason why."""
+
+    mode: CudagraphMode
+    num_tokens: int
+    num_padded_tokens: int
+    reason: Reason | None
+
+
+class CudagraphDispatcher:
+    """Chooses among what was captured: nothing so far, so every step runs eagerly."""
+
+    def __init__(self, config: EngineConfig):
+        self.enforce_eager = config.enforce_eager
+
+    def dispatch(self, batch: BatchDescriptor) -> Dispatch:
+        """How this batch runs."""
+        return Dispatch(
+            CudagraphMode.NONE, batch.num_tokens, batch.num_tokens, self._why_eager(batch)
+        )
+
+    def _why_eager(self, batch: BatchDescriptor) -> Reason:
+        if self.enforce_eager:
+            return EnforceEager()
+        if batch.prefill_tokens:
+            return PrefillInBatch(batch.prefill_tokens)
+        return NothingCaptured(batch.num_tokens)

@@ -1,0 +1,81 @@
+"""The physical KV cache: one tensor a layer, cut into blocks (map: GPU device memory).
+
+Counterpart in vLLM 0.26.0: `vllm/v1/kv_cache_interface.py` (the spec) and the allocation in
+`vllm/v1/worker/gpu_model_runner.py`. Which request owns which block is no concern of this file.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+import torch
+
+from engine.config import ConfigError
+from engine.model_loader import LoadedModel
+
+
+class KVCacheSpec(NamedTuple):
+    """The shape of what one token, and one block, leaves in the cache."""
+
+    num_layers: int
+    num_kv_heads: int
+    head_dim: int
+    dtype: torch.dtype
+    block_size: int
+
+    @classmethod
+    def of(cls, model: LoadedModel, block_size: int) -> KVCacheSpec:
+        """The spec that `model` needs; K and V are kept in the dtype of its weights."""
+        return cls(
+            num_layers=model.num_layers,
+            num_kv_heads=model.num_kv_heads,
+            head_dim=model.head_dim,
+            dtype=model.model.dtype,
+            block_size=block_size,
+        )
+
+    @property
+    def bytes_per_token(self) -> int:
+        """K and V of one token over all layers."""
+        return 2 * self.num_layers * self.num_kv_heads * self.head_dim * self.dtype.itemsize
+
+    @property
+    def bytes_per_block(self) -> int:
+        """K and V of one block over all layers."""
+        return self.bytes_per_token * self.block_size
+
+
+class KVCache:
+    """The pool: `layers[i][0]` holds the keys of layer i, `layers[i][1]` its values.
+
+    A layer is `[2, num_blocks, block_size, num_kv_heads, head_dim]`. Block 0 is nobody's: padding
+    reads it, and writes to it where a captured graph has rows to spare, so it must stay finite.
+    """
+
+    def __init__(self, spec: KVCacheSpec, num_blocks: int, device: torch.device):
+        self.spec = spec
+        self.num_blocks = num_blocks
+        self.num_bytes = num_blocks * spec.bytes_per_block
+        if device.type == "cpu":
+            self._check_memory()
+        shape = (2, num_blocks, spec.block_size, spec.num_kv_heads, spec.head_dim)
+        try:
+            # Zeros are pages that the system hands out on first use: an idle pool costs nothing.
+            self.layers = tuple(
+                torch.zeros(shape, dtype=spec.dtype, device=device) for _ in range(spec.num_layers)
+            )
+        except (RuntimeError, MemoryError):  # torch.OutOfMemoryError is a RuntimeError
+            raise self._too_large("more than is free") from None
+
+    def _check_memory(self) -> None:
+        """Refuse what cannot be, instead of being killed once the pages are touched."""
+        physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if self.num_bytes > physical:
+            raise self._too_large(f"more than the {physical / 1e9:.1f} GB of this machine")
+
+    def _too_large(self, why: str) -> ConfigError:
+        return ConfigError(
+            f"num_gpu_blocks {self.num_blocks} needs {self.num_bytes / 1e9:.1f} GB for the KV "
+            f"cache ({self.spec.bytes_per_block:,} bytes a block), {why}; set it lower"
+        )

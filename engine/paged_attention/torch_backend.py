@@ -1,0 +1,263 @@
+"""PagedAttention in plain torch: gather the pages of a request, then dense attention over them.
+
+It runs wherever torch does, in every dtype that the cache may have, and is the oracle for the
+kernels. Rows with one token of a request (decodes) share calls, since a call a request and layer
+costs more than the arithmetic; longer chunks (prefills) get a call of their own.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from engine.paged_attention.metadata import AttentionOptions, PagedAttentionMetadata
+
+# Decodes share a call while the longest has at most this many times the pages of the shortest:
+# padding reads pages for nothing, and every further call costs a launch in every layer.
+MAX_PADDING_RATIO = 2
+
+
+class TorchPagedAttention:
+    """One step's attention: planned once, then run in every layer."""
+
+    name = "torch"
+
+    def __init__(self, metadata: PagedAttentionMetadata, device: torch.device):
+        self.slot_mapping = metadata.slot_mapping
+        self.num_tokens = metadata.num_tokens
+        decodes = [i for i, length in enumerate(metadata.query_lens) if length == 1]
+        prefills = [i for i, length in enumerate(metadata.query_lens) if length > 1]
+        self.decodes = [
+            DecodeGroup.of(metadata, group, device)
+            for group in groups_of_similar_width(metadata, decodes)
+        ]
+        self.prefills = [PrefillChunk.of(metadata, i, device) for i in prefills]
+
+    def forward(
+        self, cache: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions
+    ) -> Tensor:
+        """Write K and V of the step's rows to their slots, then attend through the block tables.
+
+        `cache` is a layer's [2, blocks, block_size, kv_heads, dim]; query, key and value are
+        [heads, rows, dim]. Returns [rows, heads, dim]. All rows are written before any is read:
+        a request may share blocks that another one fills in this very step.
+        """
+        keys, values = cache.flatten(1, 2).unbind(0)
+        keys.index_copy_(0, self.slot_mapping, key.transpose(0, 1))
+        values.index_copy_(0, self.slot_mapping, value.transpose(0, 1))
+        rows = query.transpose(0, 1)
+        if len(self.decodes) == 1 and not self.prefills:  # the usual step: no rows to sort out
+            return self.decodes[0].attend(cache, rows, options)
+        output = torch.empty_like(rows, memory_format=torch.contiguous_format)
+        for decode in self.decodes:
+            output[decode.rows] = decode.attend(cache, rows[decode.rows], options)
+        for prefill in self.prefills:
+            output[prefill.rows] = prefill.attend(cache, query[:, prefill.rows], options)
+        return output
+
+
+def groups_of_similar_width(
+    metadata: PagedAttentionMetadata, requests: list[int]
+) -> list[list[int]]:
+    """Requests whose block tables are about as long as each other's, in groups."""
+    tables = metadata.block_tables
+    if not requests:
+        return []
+    widths = [len(tables[i]) for i in requests]
+    if max(widths) <= MAX_PADDING_RATIO * min(widths):
+        return [requests]  # in batch order, so that no rows have to be moved
+    groups: list[list[int]] = []
+    for i in sorted(requests, key=lambda i: len(tables[i])):
+        if groups and len(tables[i]) <= MAX_PADDING_RATIO * len(tables[groups[-1][0]]):
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    return groups
+
+
+@dataclass
+class DecodeGroup:
+    """Requests with one row each: their pages side by side, padded with block 0 and masked."""
+
+    rows: Tensor  # [requests]
+    pages: Tensor  # [requests * width] physical blocks
+    seq_lens: Tensor  # [requests]
+    padded_len: int  # width * block_size
+    masks: dict[int | None, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, metadata: PagedAttentionMetadata, requests: list[int], device: torch.device
+    ) -> DecodeGroup:
+        """The group of these requests."""
+        tables = [metadata.block_tables[i] for i in requests]
+        width = max(len(table) for table in tables)
+        pages = [block for table in tables for block in table + (0,) * (width - len(table))]
+        return cls(
+            rows=torch.tensor([metadata.query_start_loc[i] for i in requests], device=device),
+            pages=torch.tensor(pages, device=device),
+            seq_lens=torch.tensor([metadata.seq_lens[i] for i in requests], device=device),
+            padded_len=width * metadata.block_size,
+        )
+
+    def attend(self, cache: Tensor, query: Tensor, options: AttentionOptions) -> Tensor:
+        """[requests, heads, dim] -> the same."""
+        num_requests, num_heads, dim = query.shape
+        keys, values = gather(cache, self.pages, num_requests, self.padded_len)
+        num_kv_heads = keys.shape[1]
+        mask = self.mask(options.sliding_window, query.dtype)
+        # The query heads of a KV head stand in line as if they were that head's queries: each
+        # page is then read once a KV head, and nothing is repeated.
+        query = query.reshape(num_requests, num_kv_heads, num_heads // num_kv_heads, dim)
+        if is_plain(options):
+            output = scaled_dot_product_attention(
+                query, keys, values, attn_mask=mask, scale=options.scaling
+            )
+        else:
+            output = explicit_attention(query.unsqueeze(3), keys, values, mask, options)
+        return output.reshape(num_requests, num_heads, dim)
+
+    def mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
+        """[requests, 1, 1, padded_len]: 0 where a row may look, else minus infinity."""
+        if window not in self.masks:
+            position = torch.arange(self.padded_len, device=self.rows.device)
+            end = self.seq_lens[:, None]
+            visible = position < end
+            if window is not None:
+                visible &= position > end - 1 - window
+            self.masks[window] = additive(visible, dtype)[:, None, None, :]
+        return self.masks[window]
+
+
+@dataclass
+class PrefillChunk:
+    """Several rows of one request: the last ones of its tokens so far."""
+
+    rows: slice
+    pages: Tensor  # [width] physical blocks
+    query_len: int
+    seq_len: int
+    masks: dict[int | None, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, metadata: PagedAttentionMetadata, request: int, device: torch.device
+    ) -> PrefillChunk:
+        """The chunk of this request."""
+        start, end = metadata.query_start_loc[request : request + 2]
+        return cls(
+            rows=slice(start, end),
+            pages=torch.tensor(metadata.block_tables[request], device=device),
+            query_len=end - start,
+            seq_len=metadata.seq_lens[request],
+        )
+
+    def attend(self, cache: Tensor, query: Tensor, options: AttentionOptions) -> Tensor:
+        """[heads, rows, dim] -> [rows, heads, dim]."""
+        keys, values = gather(cache, self.pages, 1, self.seq_len)
+        window = options.sliding_window
+        if window is not None and window >= self.seq_len:
+            window = None
+        if not is_plain(options):
+            grouped = query.unflatten(0, (keys.shape[1], -1)).unsqueeze(0)
+            mask = self.mask(window, query.dtype)
+            output = explicit_attention(grouped, keys, values, mask, options).flatten(1, 2)
+        elif window is None and self.query_len == self.seq_len:
+            output = scaled_dot_product_attention(
+                query.unsqueeze(0),
+                keys,
+                values,
+                is_causal=True,
+                scale=options.scaling,
+                enable_gqa=True,
+            )
+        else:
+            output = scaled_dot_product_attention(
+                query.unsqueeze(0),
+                keys,
+                values,
+                attn_mask=self.mask(window, query.dtype),
+                scale=options.scaling,
+                enable_gqa=True,
+            )
+        return output[0].transpose(0, 1)
+
+    def mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
+        """[rows, seq_len]: 0 where a row may look, else minus infinity."""
+        if window not in self.masks:
+            position = torch.arange(self.seq_len, device=self.pages.device)
+            row = position[self.seq_len - self.query_len :, None]
+            visible = position <= row
+            if window is not None:
+                visible &= position > row - window
+            self.masks[window] = additive(visible, dtype)
+        return self.masks[window]
+
+
+def is_plain(options: AttentionOptions) -> bool:
+    """Whether torch's fused attention can do it."""
+    return options.softcap is None and options.sinks is None
+
+
+def additive(visible: Tensor, dtype: torch.dtype) -> Tensor:
+    """A mask to add to scores."""
+    mask = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
+    return mask.masked_fill_(~visible, float("-inf"))
+
+
+def explicit_attention(
+    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, options: AttentionOptions
+) -> Tensor:
+    """Attention with everything in sight, for scores that are more than scaled dot products.
+
+    query is [batch, kv_heads, group, rows, dim], keys and values [batch, kv_heads, tokens, dim].
+    """
+    scores = query @ keys.unsqueeze(2).transpose(3, 4) * options.scaling
+    if options.softcap is not None:
+        scores = torch.tanh(scores / options.softcap) * options.softcap
+    scores = scores + (mask.unsqueeze(2) if mask.dim() == 4 else mask)
+    if options.sinks is not None:
+        sinks = options.sinks.to(scores.dtype).view(query.shape[1], query.shape[2], 1, 1)
+        scores = torch.cat([scores, sinks.expand(*scores.shape[:-1], 1)], dim=-1)
+    weights = torch.softmax(scores.float(), dim=-1).to(query.dtype)
+    return weights[..., : keys.shape[2]] @ values.unsqueeze(2)
+
+
+# --- gathering ---------------------------------------------------------------------------------
+
+_local = threading.local()
+
+
+def gather(cache: Tensor, pages: Tensor, batch: int, length: int) -> tuple[Tensor, Tensor]:
+    """The first `length` tokens in `pages` of each request, K and V as [batch, heads, length, dim].
+
+    They lie in a workspace that the next call overwrites. Fresh memory each time would be four
+    times slower: the system zeroes it page by page.
+    """
+    tail = cache.shape[2:]  # block_size, kv_heads, dim
+    space = workspace(2 * pages.numel() * tail.numel(), cache).view(2, pages.numel(), *tail)
+    gathered = []
+    for part in range(2):
+        torch.index_select(cache[part], 0, pages, out=space[part])
+        tokens = space[part].view(batch, -1, *tail[1:])[:, :length]
+        gathered.append(tokens.transpose(1, 2))
+    return gathered[0], gathered[1]
+
+
+def workspace(numel: int, like: Tensor) -> Tensor:
+    """Memory of this thread for `numel` elements. All engines of the thread take turns with it."""
+    spaces: dict[tuple[torch.device, torch.dtype], Tensor] = _local.__dict__.setdefault(
+        "spaces", {}
+    )
+    kind = (like.device, like.dtype)
+    if kind not in spaces or spaces[kind].numel() < numel:
+        spaces.pop(kind, None)
+        with torch.inference_mode(False):
+            spaces[kind] = torch.empty(
+                1 << (numel - 1).bit_length(), dtype=like.dtype, device=like.device
+            )
+    return spaces[kind][:numel]

@@ -1,0 +1,476 @@
+"""The runner under the real scheduler: tokens equal plain Transformers', and the log is true."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine.config import EngineConfig, SamplingParams
+from engine.core import EngineCore
+from engine.events import (
+    AttentionRun,
+    BlockTablesUpdated,
+    EnforceEager,
+    Event,
+    ForwardRun,
+    HeadsGrouped,
+    InputsPrepared,
+    KVWritten,
+    ModulesTimed,
+    NothingCaptured,
+    PagesRead,
+    Phase,
+    PrefillInBatch,
+    PrefixLookedUp,
+    RequestPreempted,
+    StepDispatched,
+    TokenSampled,
+    TokensReturned,
+    WeightsRead,
+)
+from engine.kv_cache import KVCacheSpec
+from engine.model_loader import LoadedModel, ModelError
+from engine.model_runner import ModelRunner
+from engine.module_timer import KINDS, ModuleTimer
+from engine.outputs import NewRequestData, ScheduledRequest, SchedulerOutput
+from engine.request import Request
+from engine.trace import Trace, TraceHeader
+from tests.engine.tiny_configs import VOCAB, plain_greedy, plain_logits, tiny
+
+GREEDY_SMOLLM2 = Path(__file__).parents[1] / "conformance" / "greedy_smollm2.json"
+
+
+class Engine:
+    """A core with a real runner, and nothing around it."""
+
+    def __init__(self, model: LoadedModel, **config: Any):
+        settings = EngineConfig.parse(config).resolve(model.max_model_len)
+        header = TraceHeader(
+            schema_version=1,
+            trace_id="test",
+            config=settings.model_dump(),
+            model={},
+            document="",
+            versions={},
+            started_at=0.0,
+            state={},
+        )
+        self.trace = Trace(header)
+        self.runner = ModelRunner(model, settings, self.trace)
+        self.core = EngineCore(settings, self.runner, self.trace)
+        self.eos_token_ids = model.eos_token_ids
+        self.requests: dict[str, Request] = {}
+
+    def add(self, name: str, prompt: list[int], **params: Any) -> Request:
+        values = {"temperature": 0.0, "ignore_eos": True, "max_tokens": 12} | params
+        request = Request(name, prompt, SamplingParams.parse(values), self.eos_token_ids)
+        self.requests[name] = request
+        self.core.add_request(request)
+        return request
+
+    def run(self, limit: int = 2_000) -> dict[str, list[int]]:
+        for _ in range(limit):
+            if not self.core.has_work():
+                break
+            self.core.step()
+        assert not self.core.has_work()
+        return {name: request.output_token_ids for name, request in self.requests.items()}
+
+    def until(self, phase: Phase) -> None:
+        """Stop before `phase` of the current step, or of the next one."""
+        while self.core.next_phase is not phase:
+            self.core.step_phase()
+
+    def events(self, *types: type[Any]) -> list[Event]:
+        return [
+            record
+            for record in self.trace.records
+            if isinstance(record, Event) and isinstance(record.facts, types)
+        ]
+
+    def facts(self, *types: type[Any]) -> list[Any]:
+        return [event.facts for event in self.events(*types)]
+
+
+def random_prompt(rng: random.Random, length: int) -> list[int]:
+    return [rng.randrange(3, VOCAB) for _ in range(length)]
+
+
+# --- the same tokens as plain Transformers -----------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral", "gemma2", "qwen3", "gpt2"])
+def test_greedy_equals_the_naive_loop_whatever_the_scheduler_does(name: str) -> None:
+    """A small pool and budget: chunked prefill, prefix hits, preemption, blocks used again."""
+    model, rng = tiny(name), random.Random(7)
+    engine = Engine(
+        model, block_size=4, num_gpu_blocks=15, max_num_batched_tokens=9, max_num_seqs=4
+    )
+    prefix = random_prompt(rng, 8)
+    prompts = {f"r{i}": random_prompt(rng, n) for i, n in enumerate((3, 17, 6, 11))}
+    prompts |= {f"p{i}": prefix + random_prompt(rng, n) for i, n in enumerate((2, 7, 1))}
+    for i, (key, prompt) in enumerate(prompts.items()):
+        engine.add(key, prompt, max_tokens=15)
+        if i % 2:
+            engine.core.step()
+    outputs = engine.run()
+    assert engine.facts(RequestPreempted)
+    assert any(fact.hit_tokens for fact in engine.facts(PrefixLookedUp))
+    kinds = {
+        (f.positions[0] > 0, len(f.positions) > len(f.requests))
+        for f in engine.facts(InputsPrepared)
+    }
+    assert (True, True) in kinds  # a chunk that goes on where an earlier one ended
+    for key, prompt in prompts.items():
+        assert outputs[key] == plain_greedy(model, prompt, 15), key
+    assert not engine.runner.requests  # all forgotten, by the empty step at the end
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "priority"])
+@pytest.mark.parametrize("seed", range(6))
+def test_random_runs_equal_the_naive_loop(policy: str, seed: int) -> None:
+    """Random sizes, arrivals, shared prefixes, aborts and resets, at any phase."""
+    model, rng = tiny("llama"), random.Random(seed)
+    engine = Engine(
+        model,
+        block_size=4,
+        num_gpu_blocks=rng.randrange(9, 16),
+        max_num_batched_tokens=rng.randrange(3, 20),
+        max_num_seqs=rng.randrange(2, 6),
+        max_model_len=32,
+        long_prefill_token_threshold=rng.choice([0, 5]),
+        scheduling_policy=policy,
+        enforce_eager=True,
+    )
+    stems = [random_prompt(rng, 13) for _ in range(2)]
+    prompts: dict[str, list[int]] = {}
+    aborted = set()
+    for i in range(10):
+        key = f"r{i}"
+        prompts[key] = rng.choice(stems)[: rng.randrange(14)] + random_prompt(
+            rng, rng.choice([1, 4])
+        )
+        request = engine.add(key, prompts[key], max_tokens=rng.randrange(1, 13))
+        request.priority, request.arrival_time = rng.randrange(3), float(i)
+        for _ in range(rng.randrange(12)):
+            engine.core.step_phase()
+        if rng.random() < 0.2:
+            aborted |= set(engine.core.abort_requests([rng.choice([*prompts])]))
+        if rng.random() < 0.1:
+            engine.core.reset_prefix_cache(reset_running_requests=True)
+    outputs = engine.run()
+    assert len(aborted) < 6
+    for key, prompt in prompts.items():
+        expected = plain_greedy(model, prompt, len(outputs[key]))
+        assert outputs[key] == expected, key
+        if key not in aborted:
+            assert len(outputs[key]) == engine.requests[key].sampling_params.max_tokens
+
+
+def test_smollm2_greedy_in_one_batch(default_model: LoadedModel) -> None:
+    expected = json.loads(GREEDY_SMOLLM2.read_text())
+    engine = Engine(default_model, num_gpu_blocks=80, max_num_batched_tokens=40)
+    for i, item in enumerate(expected):
+        engine.add(str(i), item["prompt_token_ids"], max_tokens=len(item["output_token_ids"]))
+    outputs = engine.run()
+    for i, item in enumerate(expected):
+        assert outputs[str(i)] == item["output_token_ids"], item["prompt"]
+
+
+# --- sampling through the engine ---------------------------------------------------------------
+
+
+def sampled(request_seed: int | None, alone: bool, blocks: int = 64, **config: Any) -> list[int]:
+    engine = Engine(tiny("llama"), num_gpu_blocks=blocks, block_size=4, **config)
+    rng = random.Random(3)
+    prompt = random_prompt(rng, 9)
+    if not alone:
+        for i in range(3):
+            engine.add(f"other{i}", random_prompt(rng, 5 + i), temperature=1.5, max_tokens=20)
+    engine.add("it", prompt, temperature=0.8, top_p=0.9, top_k=40, seed=request_seed, max_tokens=20)
+    tokens = engine.run()["it"]
+    if blocks < 20:
+        assert any(f.request == "it" for f in engine.facts(RequestPreempted))
+    return tokens
+
+
+@pytest.mark.parametrize("seed", [5, None])
+def test_a_seeded_request_draws_the_same_alone_in_company_and_preempted(seed: int | None) -> None:
+    alone = sampled(seed, alone=True)
+    assert sampled(seed, alone=False) == alone
+    assert sampled(seed, alone=False, blocks=14, max_num_batched_tokens=7) == alone
+
+
+def test_other_seeds_draw_otherwise() -> None:
+    drawn = {tuple(sampled(seed, alone=True)) for seed in (1, 2, 3)}
+    drawn |= {tuple(sampled(None, alone=True, seed=s)) for s in (0, 1)}
+    assert len(drawn) == 5
+
+
+def test_min_tokens_holds_back_a_stop_token() -> None:
+    model, prompt = tiny("llama"), [5, 6, 7, 8]
+    expected = plain_greedy(model, prompt, 6)
+    engine = Engine(model)
+    stopped = engine.add("a", prompt, stop_token_ids=(expected[2],), max_tokens=6)
+    later = engine.add("b", prompt, stop_token_ids=(expected[2],), min_tokens=4, max_tokens=6)
+    engine.run()
+    assert stopped.output_token_ids == expected[: expected.index(expected[2]) + 1]
+    assert later.num_output_tokens >= 4
+    assert expected[2] not in later.output_token_ids[:4]
+
+
+# --- requests that go in the middle of a step ----------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", [Phase.PREPARE, Phase.EXECUTE, Phase.SAMPLE, Phase.UPDATE])
+@pytest.mark.parametrize("victim", ["a", "b", "c"])
+def test_an_abort_in_mid_step_leaves_the_others_alone(phase: Phase, victim: str) -> None:
+    model, rng = tiny("llama"), random.Random(1)
+    engine = Engine(model, block_size=4, max_num_batched_tokens=12)
+    prompts = {key: random_prompt(rng, n) for key, n in (("a", 5), ("b", 20), ("c", 3))}
+    for key, prompt in prompts.items():
+        engine.add(key, prompt)
+    engine.core.step()
+    engine.core.step()
+    engine.until(phase)
+    assert engine.core.abort_requests([victim]) == [victim]
+    outputs = engine.run()
+    for key in prompts.keys() - {victim}:
+        assert outputs[key] == plain_greedy(model, prompts[key], 12), key
+
+
+@pytest.mark.parametrize("phase", [Phase.EXECUTE, Phase.SAMPLE, Phase.UPDATE, Phase.ARRIVE])
+def test_a_reset_that_preempts_everybody_changes_no_output(phase: Phase) -> None:
+    model, rng = tiny("llama"), random.Random(2)
+    engine = Engine(model, block_size=4, max_num_batched_tokens=12)
+    prompts = {str(i): random_prompt(rng, 6 + i) for i in range(3)}
+    for key, prompt in prompts.items():
+        engine.add(key, prompt)
+    for _ in range(3):
+        engine.core.step()
+    engine.until(phase)
+    assert engine.core.reset_prefix_cache(reset_running_requests=True)
+    outputs = engine.run()
+    for key, prompt in prompts.items():
+        assert outputs[key] == plain_greedy(model, prompt, 12)
+
+
+def test_dropping_the_only_request_leaves_an_empty_step() -> None:
+    engine = Engine(tiny("llama"))
+    engine.add("a", [5, 6, 7])
+    engine.until(Phase.EXECUTE)
+    before = len(engine.facts(ForwardRun, TokensReturned))
+    engine.runner.drop_requests({"a", "never seen"})
+    engine.runner.execute_model()
+    assert engine.runner.sample_tokens().sampled_token_ids == {}
+    assert len(engine.facts(ForwardRun, TokensReturned)) == before
+
+
+# --- the runner by itself ----------------------------------------------------------------------
+
+
+def new(
+    request_id: str, tokens: list[int], count: int, new_ids: tuple[int, ...], **more: Any
+) -> ScheduledRequest:
+    hit: tuple[int, ...] = more.pop("hit", ())
+    data = NewRequestData(tuple(tokens), len(tokens), SamplingParams(temperature=0.0))
+    return ScheduledRequest(
+        request_id, more.get("kind", "new"), count, 4 * len(hit), new_ids, hit, data
+    )
+
+
+def one_step(runner: ModelRunner, *scheduled: ScheduledRequest, **more: Any) -> dict[str, int]:
+    total = sum(item.num_tokens for item in scheduled)
+    gone = (more.get("preempted", ()), more.get("finished", ()))
+    runner.prepare_inputs(SchedulerOutput(scheduled, total, 0, *gone))
+    runner.execute_model()
+    return runner.sample_tokens().sampled_token_ids
+
+
+def test_a_hit_on_blocks_of_a_finished_request() -> None:
+    model = tiny("llama")
+    runner = Engine(model, block_size=4).runner
+    tokens = random_prompt(random.Random(0), 11)
+    first = one_step(runner, new("a", tokens[:9], 9, (7, 3, 9)))
+    hit = one_step(runner, new("b", tokens, 3, (5,), hit=(7, 3)), finished=("a",))
+    assert first["a"] == plain_greedy(model, tokens[:9], 1)[0]
+    assert hit["b"] == plain_greedy(model, tokens, 1)[0]
+    assert set(runner.requests) == {"b"}
+
+
+def test_a_request_resumed_in_the_step_that_reports_its_preemption() -> None:
+    model = tiny("llama")
+    runner = Engine(model, block_size=4).runner
+    tokens = random_prompt(random.Random(0), 6)
+    token = one_step(runner, new("a", tokens, 6, (1, 2)))["a"]
+    again = new("a", [*tokens, token], 7, (9, 4), kind="resumed")
+    second = one_step(runner, again, preempted=("a",))
+    assert [token, second["a"]] == plain_greedy(model, tokens, 2)
+
+
+def test_a_chunk_short_of_the_prompt_samples_nothing() -> None:
+    engine = Engine(tiny("llama"), block_size=4)
+    assert one_step(engine.runner, new("a", [5, 6, 7, 8, 9], 4, (1,))) == {}
+    assert engine.facts(TokensReturned) == [TokensReturned(0)]
+
+
+def test_what_was_never_given_is_refused() -> None:
+    runner = Engine(tiny("llama"), block_size=4).runner
+    with pytest.raises(RuntimeError, match="a: tokens 0 to 5 are scheduled"):
+        one_step(runner, new("a", [5, 6, 7, 8, 9], 5, (1,)))
+
+
+def test_engines_take_turns_with_one_model() -> None:
+    model, rng = tiny("llama"), random.Random(4)
+    engines = [Engine(model, block_size=4, max_num_batched_tokens=6) for _ in range(3)]
+    prompts = [random_prompt(rng, 10 + i) for i in range(3)]
+    for engine, prompt in zip(engines, prompts, strict=True):
+        engine.add("r", prompt)
+    while any(engine.core.has_work() for engine in engines):
+        for engine in engines:
+            if engine.core.has_work():
+                engine.core.step_phase()  # they interleave within a step
+    for engine, prompt in zip(engines, prompts, strict=True):
+        assert engine.run()["r"] == plain_greedy(model, prompt, 12)
+        assert len(engine.facts(ModulesTimed)) == len(engine.facts(ForwardRun))
+
+
+def test_a_failed_forward_leaves_model_and_timer_usable(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny("llama")
+    engine = Engine(model)
+    engine.add("a", [5, 6, 7])
+    engine.until(Phase.EXECUTE)
+    monkeypatch.setattr(model.model.model.layers[1].mlp, "forward", lambda x: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        engine.runner.execute_model()
+    monkeypatch.undo()
+    plain_logits(model, [5, 6, 7])
+    engine.runner.execute_model()
+    assert engine.runner.sample_tokens().sampled_token_ids == {
+        "a": plain_greedy(model, [5, 6, 7], 1)[0]
+    }
+
+
+def test_a_layer_beside_the_paged_function_is_noticed(tiny_model: LoadedModel) -> None:
+    engine = Engine(tiny_model)
+    engine.add("a", [5, 6, 7])
+    tiny_model.model.model.layers[2].self_attn.forward = lambda hidden_states, **_: (
+        hidden_states,
+        None,
+    )
+    with pytest.raises(ModelError, match="only 3 of 4 layers"):
+        engine.core.step()
+
+
+# --- the log -----------------------------------------------------------------------------------
+
+
+def test_the_facts_of_a_mixed_step() -> None:
+    model = tiny("llama")
+    engine = Engine(model, block_size=4, enable_prefix_caching=False)
+    engine.add("a", [5, 6, 7])
+    engine.core.step()
+    engine.add("b", [9, 8, 7, 6, 5])
+    engine.core.step()
+    spec = KVCacheSpec.of(model, 4)
+
+    def last(kind: type[Any]) -> Any:
+        return engine.facts(kind)[-1]
+
+    token = engine.requests["a"].output_token_ids[0]
+    table_a, table_b = (tuple(engine.runner.requests[key].block_ids) for key in "ab")
+    slot = [block * 4 + offset for block in table_b for offset in range(4)]
+    assert last(InputsPrepared) == InputsPrepared(
+        requests=("a", "b"),
+        query_start_loc=(0, 1, 6),
+        seq_lens=(4, 5),
+        input_ids=(token, 9, 8, 7, 6, 5),
+        positions=(3, 0, 1, 2, 3, 4),
+        slot_mapping=(table_a[0] * 4 + 3, *slot[:5]),
+    )
+    assert last(BlockTablesUpdated) == BlockTablesUpdated(("b",), 2)
+    assert last(StepDispatched) == StepDispatched("NONE", 6, 6)
+    assert engine.events(StepDispatched)[-1].reason == PrefillInBatch(5)
+    assert last(ForwardRun) == ForwardRun(6, 2, 3)
+    assert last(WeightsRead) == WeightsRead(model.weight_bytes)
+    assert last(AttentionRun) == AttentionRun("torch", 3, 6)
+    assert last(KVWritten) == KVWritten(6, 6 * spec.bytes_per_token)
+    assert engine.facts(PagesRead)[-2:] == [
+        PagesRead("a", table_a, 4, spec.bytes_per_block),
+        PagesRead("b", table_b, 5, 2 * spec.bytes_per_block),
+    ]
+    assert last(HeadsGrouped) == HeadsGrouped(4, 2, spec.bytes_per_token)
+    assert [fact.request for fact in engine.facts(TokenSampled)[-2:]] == ["a", "b"]
+    assert last(TokensReturned) == TokensReturned(2)
+
+
+def test_times_by_module_add_up_to_the_forward() -> None:
+    engine = Engine(tiny("qwen3"))
+    engine.add("a", [5, 6, 7], max_tokens=2)
+    engine.run()
+    forwards, attention = engine.events(ForwardRun), engine.events(AttentionRun)
+    for forward, run, facts in zip(forwards, attention, engine.facts(ModulesTimed), strict=True):
+        calls = dict(zip(facts.kinds, facts.calls, strict=True))
+        assert facts.kinds == KINDS
+        # 3 layers: two norms and, in qwen3, one of queries and one of keys; the last norm.
+        assert calls == {
+            "embed": 1, "norm": 13, "qkv_proj": 9, "attention": 3, "o_proj": 3, "mlp": 3,
+            "lm_head": 1, "other": 0,
+        }  # fmt: skip
+        assert sum(facts.durations_us) == pytest.approx(forward.duration_us, abs=1.0)
+        assert all(duration > 0 for duration in facts.durations_us)
+        assert run.duration_us == facts.durations_us[facts.kinds.index("attention")]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gemma2", "qwen3_moe", "opt", "gpt_neox"])
+def test_every_architecture_is_timed_by_module(name: str) -> None:
+    engine = Engine(tiny(name))
+    engine.add("a", [5, 6, 7], max_tokens=1)
+    engine.run()
+    (facts,) = engine.facts(ModulesTimed)
+    assert facts.kinds == KINDS
+    # GPT-2 and GPT-NeoX compute queries, keys and values in one product.
+    projections = 3 if name in ("gpt2", "gpt_neox") else 9
+    assert facts.calls[facts.kinds.index("qkv_proj")] == projections
+
+
+def test_why_no_graph_is_replayed() -> None:
+    for config, reason in (
+        ({"enforce_eager": True}, EnforceEager()),
+        ({}, NothingCaptured(1)),
+    ):
+        engine = Engine(tiny("llama"), **config)
+        engine.add("a", [5, 6, 7], max_tokens=2)
+        engine.run()
+        assert engine.events(StepDispatched)[-1].reason == reason
+
+
+def test_an_empty_step_says_nothing() -> None:
+    engine = Engine(tiny("llama"))
+    engine.add("a", [5, 6, 7], max_tokens=1)
+    engine.core.step()
+    assert engine.core.has_work()  # the step that reports the finished id
+    step = engine.core.step_index
+    engine.core.step()
+    said = [e for e in engine.events(object) if e.step == step]
+    assert not [e for e in said if e.phase in (Phase.PREPARE, Phase.EXECUTE, Phase.SAMPLE)]
+
+
+def test_the_timer_is_silent_outside_of_a_step() -> None:
+    model = tiny("llama")
+    timer = ModuleTimer.of(model.model)
+    assert ModuleTimer.of(model.model) is timer
+    timer.start()
+    times = timer.stop()
+    plain_logits(model, [5, 6, 7])
+    assert times.kinds == ("other",) and timer.stop().calls == (0,)
+
+
+def test_the_pool_is_on_the_model_s_device() -> None:
+    runner = Engine(tiny("llama")).runner
+    assert {layer.device for layer in runner.kv_cache.layers} == {torch.device("cpu")}
