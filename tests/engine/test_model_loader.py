@@ -185,6 +185,8 @@ def test_llama_gguf_file(
     assert expected.std() > 5 * tolerance
     assert loaded.tokenizer(PROMPT).input_ids == byte_tokenizer()(PROMPT).input_ids
     assert loaded.tokenizer.chat_template == CHAT_TEMPLATE
+    pieces = loaded.tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str("a  20")
+    assert [piece for piece, _ in pieces] == ["a", "ĠĠ", "2", "0"]  # every digit on its own
     assert [progress.stage for progress in seen][-2:] == ["convert", "ready"]
 
 
