@@ -1,0 +1,143 @@
+"""From what somebody typed to requests that the engine can take.
+
+Nothing here knows Streamlit. `compose` turns a `Draft` (the composer's fields, as typed) into
+submissions, or raises `ComposerError`, whose message names the field and the value that would do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from engine.config import ConfigError, SamplingParams
+
+Mode = Literal["prompt", "chat"]
+Split = Literal["one", "lines"]
+
+MAX_AT_ONCE = 64
+
+
+class ComposerError(ValueError):
+    """What cannot be sent as it stands; the message is for the person who typed it."""
+
+
+class Submission(NamedTuple):
+    """One request: its prompt is a text or the messages of a chat."""
+
+    prompt: str | list[dict[str, str]]
+    params: SamplingParams
+    priority: int
+
+
+@dataclass(frozen=True)
+class SamplingFields:
+    """The sampling fields as they stand in the form: numbers may be missing, lists are text."""
+
+    max_tokens: int | None = 16
+    temperature: float | None = 0.0
+    top_p: float | None = 1.0
+    top_k: int | None = 0
+    seed: int | None = None
+    min_tokens: int | None = 0
+    stop: str = ""
+    stop_token_ids: str = ""
+    ignore_eos: bool = False
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The composer's fields."""
+
+    text: str
+    mode: Mode = "prompt"
+    split: Split = "one"
+    copies: int | None = 1
+    system: str = ""
+    priority: int | None = 0
+    sampling: SamplingFields = SamplingFields()
+
+
+def compose(draft: Draft) -> list[Submission]:
+    """Return the draft's requests in order; raise `ComposerError` where there is none to send."""
+    texts = _texts(draft)
+    copies = _copies(draft.copies, len(texts))
+    params = sampling_params(draft.sampling)
+    priority = draft.priority or 0
+    return [_submission(draft, text, params, priority) for text in texts for _ in range(copies)]
+
+
+def sampling_params(fields: SamplingFields) -> SamplingParams:
+    """Return the fields as the engine's sampling parameters; a field left empty is the default."""
+    values = {
+        "max_tokens": fields.max_tokens,
+        "temperature": fields.temperature,
+        "top_p": fields.top_p,
+        "top_k": fields.top_k,
+        "seed": fields.seed,
+        "min_tokens": fields.min_tokens,
+        "stop": stop_strings(fields.stop),
+        "stop_token_ids": stop_tokens(fields.stop_token_ids),
+        "ignore_eos": fields.ignore_eos,
+    }
+    given = {name: value for name, value in values.items() if value is not None}
+    try:
+        return SamplingParams.parse(given)
+    except ConfigError as error:
+        raise ComposerError(f"Sampling: {error}.") from None
+
+
+def stop_strings(text: str) -> tuple[str, ...]:
+    r"""Return one stop string a line; `\n` and `\t` stand for a line break and a tab."""
+    lines = (line for line in text.splitlines() if line)
+    return tuple(line.replace("\\n", "\n").replace("\\t", "\t") for line in lines)
+
+
+def stop_tokens(text: str) -> tuple[int, ...]:
+    """Return token ids that are separated by commas or spaces."""
+    words = text.replace(",", " ").split()
+    for word in words:
+        if not (word.isascii() and word.isdigit()):
+            raise ComposerError(
+                f"Sampling: stop_token_ids has {word!r:.40}, which is no token id; "
+                "write whole numbers with commas between them, for example 2, 198."
+            )
+    return tuple(int(word) for word in words)
+
+
+def count(text: str, split: Split, copies: int | None) -> int:
+    """Return how many requests the text makes, for labels; wrong input counts as none."""
+    return len(_split(text, split)) * max(copies or 0, 0)
+
+
+def _split(text: str, split: Split) -> list[str]:
+    if split == "one":
+        return [text] if text.strip() else []
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def _texts(draft: Draft) -> list[str]:
+    texts = _split(draft.text, draft.split)
+    if not texts:
+        raise ComposerError("There is nothing to send: write a prompt, or take one of the presets.")
+    return texts
+
+
+def _copies(copies: int | None, texts: int) -> int:
+    if copies is None or copies < 1:
+        raise ComposerError(f"Requests: copies is {copies}; it must be 1 or more.")
+    if texts * copies > MAX_AT_ONCE:
+        what = f"{texts} lines times {copies} copies" if texts > 1 else f"{copies} copies"
+        raise ComposerError(
+            f"Requests: {what} make {texts * copies} requests; "
+            f"at most {MAX_AT_ONCE} go out at once."
+        )
+    return copies
+
+
+def _submission(draft: Draft, text: str, params: SamplingParams, priority: int) -> Submission:
+    if draft.mode == "prompt":
+        return Submission(draft.system + text, params, priority)
+    messages = [{"role": "user", "content": text}]
+    if draft.system.strip():
+        messages.insert(0, {"role": "system", "content": draft.system.strip()})
+    return Submission(messages, params, priority)

@@ -1,0 +1,194 @@
+"""The composer: prompt or chat, sampling, several requests at once, presets, a line of notes."""
+
+from __future__ import annotations
+
+import html
+
+import streamlit as st
+
+from engine.async_llm import AsyncLLM, EngineError, RequestRefusedError
+from engine.config import ConfigError
+from views import page_state
+from views.composer import ComposerError, Submission, compose, count
+from views.page_guard import guarded
+from views.page_settings import apply
+from views.presets import PRESETS, preset_by_id
+
+_IDLE = "Send a prompt, then press Run, or Phase to go through one step piece by piece."
+_NEXT = {
+    "paused": "Press Run, or Phase to go through a step piece by piece.",
+    "running": "The engine is running.",
+}
+
+
+def composer(llm: AsyncLLM | None) -> None:
+    """Draw the composer; without an engine its fields can be filled, but nothing can be sent."""
+    with (
+        st.container(key="gb-composer"),
+        st.form("composer", border=False, enter_to_submit=True),
+    ):
+        text, controls = st.columns([1, 1], gap="small")
+        with text:
+            st.text_area(
+                "Prompt",
+                key="prompt",
+                label_visibility="collapsed",
+                placeholder="Write a prompt. Ctrl+Enter sends it.",
+            )
+        with controls:
+            _controls(llm)
+            _presets()
+    _note(llm)
+
+
+def _controls(llm: AsyncLLM | None) -> None:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.segmented_control(
+            "Mode",
+            ["prompt", "chat"],
+            key="mode",
+            required=True,
+            format_func=str.capitalize,
+            label_visibility="collapsed",
+        )
+        with st.popover("Sampling", icon=":material/tune:"):
+            _sampling_fields()
+        with st.popover(_requests_label(), icon=":material/stacks:", key="gb-requests"):
+            _request_fields()
+        st.form_submit_button(
+            "Send",
+            key="gb-send",
+            type="primary",
+            icon=":material/send:",
+            disabled=llm is None,
+            on_click=_send,
+            args=(llm,),
+        )
+
+
+def _requests_label() -> str:
+    draft = page_state.draft()
+    number = count(draft.text, draft.split, draft.copies)
+    return "1 request" if number == 1 else f"{number} requests"
+
+
+def _sampling_fields() -> None:
+    left, right = st.columns(2)
+    with left:
+        st.number_input("`max_tokens` tokens to generate", key="max_tokens", step=1)
+        st.number_input("`temperature` 0 is greedy", key="temperature", step=0.1)
+        st.number_input("`seed` empty: the engine's", key="sampling_seed", step=1)
+        st.text_area("`stop` strings, one a line, `\\n` is a line break", key="stop", height=80)
+    with right:
+        st.number_input("`min_tokens` nothing stops it before", key="min_tokens", step=1)
+        st.number_input("`top_p` nucleus, 1 is all", key="top_p", step=0.05)
+        st.number_input("`top_k` 0 is all", key="top_k", step=1)
+        st.text_input("`stop_token_ids` with commas", key="stop_token_ids")
+        st.checkbox("`ignore_eos` go on to max_tokens", key="ignore_eos")
+
+
+def _request_fields() -> None:
+    st.segmented_control(
+        "The text is",
+        ["one", "lines"],
+        key="split",
+        required=True,
+        format_func={"one": "One request", "lines": "A request a line"}.__getitem__,
+    )
+    left, right = st.columns(2)
+    with left:
+        st.number_input("Copies of each", key="copies", step=1)
+    with right:
+        st.number_input("`priority` lower goes first", key="priority", step=1)
+    st.text_area(
+        "Shared beginning: the system message of a chat, or put in front of each prompt",
+        key="system",
+        height=120,
+    )
+
+
+def _presets() -> None:
+    with st.container(horizontal=True, vertical_alignment="center", key="gb-try"):
+        st.html('<span class="gb-try-label">Try</span>', width="content")
+        for preset in PRESETS:
+            st.form_submit_button(
+                preset.label,
+                key=f"gb-try-{preset.id}",
+                on_click=_take,
+                args=(preset.id,),
+            )
+
+
+@guarded
+def _take(preset_id: str) -> None:
+    preset = preset_by_id(preset_id)
+    if preset is not None:
+        page_state.fill(preset)
+        page_state.say("watch", f"{preset.label}: {preset.watch}")
+
+
+@guarded
+def _send(llm: AsyncLLM | None) -> None:
+    if llm is None:
+        page_state.say("error", "The engine is not ready yet; your text is still here.")
+        return
+    try:
+        submissions = compose(page_state.draft())
+        _check(llm, submissions)
+        for item in submissions:
+            llm.submit(item.prompt, item.params, source="page", priority=item.priority)
+    except (ComposerError, ConfigError, RequestRefusedError, EngineError) as error:
+        page_state.say("error", _sentence(str(error)))
+        return
+    what = "1 request" if len(submissions) == 1 else f"{len(submissions)} requests"
+    page_state.say("sent", f"{what} sent. {_NEXT[llm.mode]}")
+
+
+def _check(llm: AsyncLLM, submissions: list[Submission]) -> None:
+    """Raise what is wrong with any of them before the first is sent: all go out, or none."""
+    for number, item in enumerate(submissions, start=1):
+        _, token_ids = llm.encode(item.prompt)
+        refusal = llm.why_refused(len(token_ids))
+        if refusal is not None:
+            which = f"request {number} of {len(submissions)}: " if len(submissions) > 1 else ""
+            raise ComposerError(f"{which}{refusal}. Shorten it, or change the engine's settings")
+
+
+def _sentence(text: str) -> str:
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _note(llm: AsyncLLM | None) -> None:
+    note = page_state.note() or page_state.Note("hint", _IDLE)
+    with st.container(horizontal=True, wrap=False, vertical_alignment="center", key="gb-note"):
+        role = "alert" if note.kind == "error" else "status"
+        st.html(
+            f'<div class="gb-note" role="{role}" data-kind="{note.kind}">'
+            f"{html.escape(note.text)}</div>"
+        )
+        if note.kind == "watch" and llm is not None:
+            _suggest(llm)
+
+
+def _suggest(llm: AsyncLLM) -> None:
+    preset = preset_by_id(page_state.chosen_preset() or "")
+    missing = preset.missing(llm.requested_config) if preset else {}
+    if not preset or not missing:
+        return
+    wanted = ", ".join(f"{name} {value}" for name, value in missing.items())
+    st.button(
+        f"Set {wanted}",
+        key="gb-apply",
+        icon=":material/restart_alt:",
+        on_click=_apply,
+        args=(llm, missing),
+        help="Resets the engine with these settings; requests and trace start anew.",
+    )
+
+
+@guarded
+def _apply(llm: AsyncLLM, settings: dict[str, object]) -> None:
+    trouble = apply(llm, settings)
+    if trouble:
+        page_state.say("error", trouble)

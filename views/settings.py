@@ -1,0 +1,77 @@
+"""The engine's settings as a form: which fields, in which groups, and what a change would do.
+
+The fields, their types and their descriptions are `EngineConfig`'s own; a field that is added
+there and to no group here appears under "more".
+"""
+
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass
+from typing import Any, Literal, Union, get_args, get_origin
+
+from engine.config import EngineConfig
+
+Kind = Literal["whole", "number", "switch", "choice"]
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Memory": (
+        "block_size",
+        "num_gpu_blocks",
+        "max_model_len",
+        "watermark",
+        "enable_prefix_caching",
+    ),
+    "Scheduling": (
+        "max_num_batched_tokens",
+        "max_num_seqs",
+        "long_prefill_token_threshold",
+        "scheduling_policy",
+        "enable_chunked_prefill",
+        "scheduler_reserve_full_isl",
+    ),
+    "Execution": ("seed", "enforce_eager"),
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One field of the form."""
+
+    name: str
+    kind: Kind
+    description: str
+    choices: tuple[str, ...] = ()
+    optional: bool = False
+
+
+def settings_by_group() -> dict[str, list[Setting]]:
+    """Return every field of `EngineConfig` under its group, in the form's order."""
+    placed = {name for names in GROUPS.values() for name in names}
+    groups = dict(GROUPS)
+    rest = tuple(name for name in EngineConfig.model_fields if name not in placed)
+    if rest:
+        groups["More"] = rest
+    return {title: [_setting(name) for name in names] for title, names in groups.items()}
+
+
+def _setting(name: str) -> Setting:
+    field = EngineConfig.model_fields[name]
+    kind, choices, optional = _kind(field.annotation)
+    return Setting(name, kind, field.description or "", choices, optional)
+
+
+def _kind(annotation: Any) -> tuple[Kind, tuple[str, ...], bool]:
+    if get_origin(annotation) in (Union, types.UnionType):
+        inner = next(a for a in get_args(annotation) if a is not type(None))
+        kind, choices, _ = _kind(inner)
+        return kind, choices, True
+    if get_origin(annotation) is Literal:
+        return "choice", tuple(str(choice) for choice in get_args(annotation)), False
+    kinds: dict[Any, Kind] = {bool: "switch", int: "whole", float: "number"}
+    return kinds[annotation], (), False
+
+
+def without_gaps(values: dict[str, Any]) -> dict[str, Any]:
+    """Drop fields that were left empty: the engine's default stands for them."""
+    return {name: value for name, value in values.items() if value is not None}
