@@ -1,0 +1,1 @@
+"""The page: the architecture document, its map, and what the map is bound to."""
