@@ -27,7 +27,6 @@ def main() -> None:
     """Draw the page from top to bottom."""
     st.set_page_config(page_title="Glassbox", page_icon="🔎", layout="wide")
     st.html(_CSS)
-    page_state.prepare()
     result = _document(DEFAULT_DOCUMENT.stat().st_mtime_ns if DEFAULT_DOCUMENT.exists() else 0)
     key = page_state.session_key()
     found = find_engine(key)

@@ -23,6 +23,7 @@ _NEXT = {
 
 def composer(llm: AsyncLLM | None) -> None:
     """Draw the composer; without an engine its fields can be filled, but nothing can be sent."""
+    fields = page_state.composer_fields()
     with (
         st.container(key="gb-composer"),
         st.form("composer", border=False, enter_to_submit=True),
@@ -31,30 +32,32 @@ def composer(llm: AsyncLLM | None) -> None:
         with text:
             st.text_area(
                 "Prompt",
-                key="prompt",
+                fields.first["prompt"],
+                key=fields.key("prompt"),
                 label_visibility="collapsed",
                 placeholder="Write a prompt. Ctrl+Enter sends it.",
             )
         with controls:
-            _controls(llm)
+            _controls(fields, llm)
             _presets()
     _note(llm)
 
 
-def _controls(llm: AsyncLLM | None) -> None:
+def _controls(fields: page_state.Fields, llm: AsyncLLM | None) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.segmented_control(
             "Mode",
             ["prompt", "chat"],
-            key="mode",
+            default=fields.first["mode"],
+            key=fields.key("mode"),
             required=True,
             format_func=str.capitalize,
             label_visibility="collapsed",
         )
         with st.popover("Sampling", icon=":material/tune:"):
-            _sampling_fields()
+            _sampling_fields(fields)
         with st.popover(_requests_label(), icon=":material/stacks:", key="gb-requests"):
-            _request_fields()
+            _request_fields(fields)
         st.form_submit_button(
             "Send",
             key="gb-send",
@@ -72,39 +75,55 @@ def _requests_label() -> str:
     return "1 request" if number == 1 else f"{number} requests"
 
 
-def _sampling_fields() -> None:
+def _sampling_fields(fields: page_state.Fields) -> None:
     left, right = st.columns(2)
     with left:
-        st.number_input("`max_tokens` tokens to generate", key="max_tokens", step=1)
-        st.number_input("`temperature` 0 is greedy", key="temperature", step=0.1)
-        st.number_input("`seed` empty: the engine's", key="sampling_seed", step=1)
-        st.text_area("`stop` strings, one a line, `\\n` is a line break", key="stop", height=80)
+        _number(fields, "max_tokens", "tokens to generate")
+        _number(fields, "temperature", "0 is greedy", 0.1)
+        _number(fields, "seed", "empty: the engine's")
+        _text(fields, "stop", "`stop` strings, one a line, `\\n` is a line break", 80)
     with right:
-        st.number_input("`min_tokens` nothing stops it before", key="min_tokens", step=1)
-        st.number_input("`top_p` nucleus, 1 is all", key="top_p", step=0.05)
-        st.number_input("`top_k` 0 is all", key="top_k", step=1)
-        st.text_input("`stop_token_ids` with commas", key="stop_token_ids")
-        st.checkbox("`ignore_eos` go on to max_tokens", key="ignore_eos")
+        _number(fields, "min_tokens", "nothing stops it before")
+        _number(fields, "top_p", "nucleus, 1 is all", 0.05)
+        _number(fields, "top_k", "0 is all")
+        st.text_input(
+            "`stop_token_ids` with commas",
+            fields.first["stop_token_ids"],
+            key=fields.key("stop_token_ids"),
+        )
+        st.checkbox(
+            "`ignore_eos` go on to max_tokens",
+            fields.first["ignore_eos"],
+            key=fields.key("ignore_eos"),
+        )
 
 
-def _request_fields() -> None:
+def _request_fields(fields: page_state.Fields) -> None:
     st.segmented_control(
         "The text is",
         ["one", "lines"],
-        key="split",
+        default=fields.first["split"],
+        key=fields.key("split"),
         required=True,
         format_func={"one": "One request", "lines": "A request a line"}.__getitem__,
     )
     left, right = st.columns(2)
     with left:
-        st.number_input("Copies of each", key="copies", step=1)
+        _number(fields, "copies", "of each request")
     with right:
-        st.number_input("`priority` lower goes first", key="priority", step=1)
-    st.text_area(
-        "Shared beginning: the system message of a chat, or put in front of each prompt",
-        key="system",
-        height=120,
+        _number(fields, "priority", "lower goes first")
+    _text(fields, "system", "Shared beginning: a chat's system message, or before each prompt", 120)
+
+
+def _number(fields: page_state.Fields, name: str, description: str, step: int | float = 1) -> None:
+    # No limits here: the browser would drop what is outside them, and the engine says why it is.
+    st.number_input(
+        f"`{name}` {description}", value=fields.first[name], step=step, key=fields.key(name)
     )
+
+
+def _text(fields: page_state.Fields, name: str, label: str, height: int) -> None:
+    st.text_area(label, fields.first[name], key=fields.key(name), height=height)
 
 
 def _presets() -> None:

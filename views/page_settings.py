@@ -9,24 +9,23 @@ import streamlit as st
 from engine.async_llm import AsyncLLM
 from engine.config import ConfigError, EngineConfig
 from views.page_guard import guarded
+from views.page_state import Fields, fields
 from views.settings import Setting, settings_by_group, without_gaps
 
 _COLUMNS = 3
-_PREFIX = "gb-set-"
-_SHOWN = "gb-settings-of"
 _OUTCOME = "gb-settings-outcome"
 
 
 def settings_form(llm: AsyncLLM) -> None:
     """Draw the form with what the engine has now; what somebody has typed stays typed."""
-    _follow(llm)
+    shown = _fields(llm)
     with st.form("settings", border=False, enter_to_submit=False):
         for title, settings in settings_by_group().items():
             st.markdown(f"**{title}**")
             columns = st.columns(_COLUMNS)
             for number, setting in enumerate(settings):
                 with columns[number % _COLUMNS]:
-                    _field(setting)
+                    _field(shown, setting)
         st.form_submit_button(
             "Apply and reset the engine",
             key="gb-settings-apply",
@@ -53,7 +52,7 @@ def apply(llm: AsyncLLM, settings: dict[str, Any]) -> str:
 @guarded
 def _apply_form(llm: AsyncLLM) -> None:
     now = llm.requested_config.model_dump()
-    typed = {name: st.session_state.get(_PREFIX + name) for name in EngineConfig.model_fields}
+    typed = _fields(llm).values()
     trouble = apply(llm, typed)
     if trouble:
         st.session_state[_OUTCOME] = ("error", trouble)
@@ -66,26 +65,26 @@ def _apply_form(llm: AsyncLLM) -> None:
     )
 
 
-def _follow(llm: AsyncLLM) -> None:
-    """Take over the engine's settings where they changed since the form was drawn."""
+def _fields(llm: AsyncLLM) -> Fields:
+    """Return the form's fields, with the engine's settings where these changed since."""
     values = llm.requested_config.model_dump()
-    if st.session_state.get(_SHOWN) != values:
-        st.session_state[_SHOWN] = values
-        st.session_state.update({_PREFIX + name: value for name, value in values.items()})
+    found = fields("settings", values)
+    found.show(values)
+    return found
 
 
-def _field(setting: Setting) -> None:
+def _field(shown: Fields, setting: Setting) -> None:
     label = f"`{setting.name}` {setting.description}"
-    key = _PREFIX + setting.name
+    first, key = shown.first[setting.name], shown.key(setting.name)
     match setting.kind:
         case "switch":
-            st.checkbox(label, key=key)
+            st.checkbox(label, first, key=key)
         case "choice":
-            st.selectbox(label, setting.choices, key=key)
+            st.selectbox(label, setting.choices, setting.choices.index(first), key=key)
         case "whole":
-            st.number_input(label, key=key, step=1, placeholder="as many as fit")
+            st.number_input(label, value=first, step=1, key=key, placeholder="as many as fit")
         case "number":
-            st.number_input(label, key=key, step=0.05, format="%.2f")
+            st.number_input(label, value=first, step=0.05, format="%.2f", key=key)
 
 
 def _shown(value: Any) -> str:

@@ -2,6 +2,10 @@
 
 Streamlit runs the script from top to bottom whenever something is clicked; whatever must survive
 lies in `st.session_state`, and only this module knows under which keys.
+
+A field in a closed popover is not in the browser yet: a value that is put into the session's state
+does not reach it later, when the popover opens. So fields get their values as first values, and
+whoever changes them from here (a preset, a reset) makes a new *generation* of fields.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ NoteKind = Literal["hint", "sent", "watch", "error"]
 
 _NOTE = "gb-note"
 _PRESET = "gb-preset"
+_FIELDS = "gb-fields"
 
 # The composer's widgets and what they hold at first.
 COMPOSER: dict[str, Any] = {
@@ -31,7 +36,7 @@ COMPOSER: dict[str, Any] = {
     "temperature": 0.0,
     "top_p": 1.0,
     "top_k": 0,
-    "sampling_seed": None,
+    "seed": None,
     "min_tokens": 0,
     "stop": "",
     "stop_token_ids": "",
@@ -46,10 +51,48 @@ class Note(NamedTuple):
     text: str
 
 
-def prepare() -> None:
-    """Give every widget of the composer its first value."""
-    for name, value in COMPOSER.items():
-        st.session_state.setdefault(name, value)
+class Fields:
+    """The fields of one form: their first values, and which generation of widgets shows them."""
+
+    def __init__(self, form: str, first: dict[str, Any]):
+        self.form = form
+        self.first = first
+        self.generation = 0
+
+    def key(self, name: str) -> str:
+        """Return the key of a field's widget."""
+        return f"gb-{self.form}-{name}-{self.generation}"
+
+    def value(self, name: str) -> Any:
+        """Return what stands in a field."""
+        return st.session_state.get(self.key(name), self.first[name])
+
+    def values(self) -> dict[str, Any]:
+        """Return what stands in all fields."""
+        return {name: self.value(name) for name in self.first}
+
+    def show(self, first: dict[str, Any]) -> None:
+        """Show other values from the next run on, unless they are the first values already."""
+        if first != self.first:
+            self.renew(first)
+
+    def renew(self, first: dict[str, Any]) -> None:
+        """Show these values from the next run on, whatever has been typed."""
+        self.first = dict(first)
+        self.generation += 1
+
+
+def fields(form: str, first: dict[str, Any]) -> Fields:
+    """Return the fields of a form, made with these values when it is asked for first."""
+    found = st.session_state.get(_FIELDS + form)
+    if not isinstance(found, Fields):
+        found = st.session_state[_FIELDS + form] = Fields(form, dict(first))
+    return found
+
+
+def composer_fields() -> Fields:
+    """Return the composer's fields."""
+    return fields("composer", COMPOSER)
 
 
 def session_key() -> str | None:
@@ -72,7 +115,7 @@ def note() -> Note | None:
 
 def draft() -> Draft:
     """Return the composer's fields as they stand."""
-    value = st.session_state.get
+    value = composer_fields().value
     return Draft(
         text=value("prompt") or "",
         mode=value("mode") or "prompt",
@@ -85,7 +128,7 @@ def draft() -> Draft:
             temperature=value("temperature"),
             top_p=value("top_p"),
             top_k=value("top_k"),
-            seed=value("sampling_seed"),
+            seed=value("seed"),
             min_tokens=value("min_tokens"),
             stop=value("stop") or "",
             stop_token_ids=value("stop_token_ids") or "",
@@ -96,15 +139,15 @@ def draft() -> Draft:
 
 def fill(preset: Preset) -> None:
     """Fill the composer with a preset's requests, which can be edited before they are sent."""
-    st.session_state.update(COMPOSER)
-    st.session_state.update(
-        prompt=preset.text,
-        mode=preset.mode,
-        split="lines",
-        system=preset.system,
-        max_tokens=preset.max_tokens,
-        ignore_eos=preset.ignore_eos,
-    )
+    filled = {
+        "prompt": preset.text,
+        "mode": preset.mode,
+        "split": "lines",
+        "system": preset.system,
+        "max_tokens": preset.max_tokens,
+        "ignore_eos": preset.ignore_eos,
+    }
+    composer_fields().renew({**COMPOSER, **filled})
     st.session_state[_PRESET] = preset.id
 
 
@@ -112,8 +155,3 @@ def chosen_preset() -> str | None:
     """Return the id of the preset that the composer was filled with last."""
     found = st.session_state.get(_PRESET)
     return found if isinstance(found, str) else None
-
-
-def forget_preset() -> None:
-    """The composer's text is the user's own again."""
-    st.session_state.pop(_PRESET, None)

@@ -65,6 +65,18 @@ def click(page: AppTest, key: str) -> AppTest:
     return settled(page.button(key=key).click().run())
 
 
+def key(page: AppTest, form: str, name: str) -> str:
+    return str(page.session_state["gb-fields" + form].key(name))
+
+
+def prompt(page: AppTest) -> Any:
+    return page.text_area(key=key(page, "composer", "prompt"))
+
+
+def number(page: AppTest, form: str, name: str) -> Any:
+    return page.number_input(key=key(page, form, name))
+
+
 def words(page: AppTest) -> str:
     """All text of the page outside its widgets."""
     kinds = (page.markdown, page.error, page.info)
@@ -75,28 +87,28 @@ def words(page: AppTest) -> str:
 
 def test_a_prompt_reaches_this_tabs_engine(server: Server) -> None:
     page = open_page()
-    page.text_area(key="prompt").input("Hello there")
-    page.number_input(key="max_tokens").set_value(3)
+    prompt(page).input("Hello there")
+    number(page, "composer", "max_tokens").set_value(3)
     click(page, "gb-send")
     assert server.llm.num_unfinished == 1
     assert "1 request sent. Press Run" in words(page)
-    assert page.text_area(key="prompt").value == "Hello there"
+    assert prompt(page).value == "Hello there"
 
 
 def test_bad_sampling_is_named_and_loses_nothing(server: Server) -> None:
     page = open_page()
-    page.text_area(key="prompt").input("Keep me")
-    page.number_input(key="top_p").set_value(0.0)
+    prompt(page).input("Keep me")
+    number(page, "composer", "top_p").set_value(0.0)
     click(page, "gb-send")
     assert "top_p: input should be greater than 0" in words(page)
-    assert page.text_area(key="prompt").value == "Keep me"
+    assert prompt(page).value == "Keep me"
     assert server.llm.num_unfinished == 0
 
 
 def test_of_several_requests_all_are_sent_or_none(server: Server) -> None:
     page = open_page()
-    page.text_area(key="prompt").input("short\n" + "long " * 300)
-    page.session_state["split"] = "lines"
+    prompt(page).input("short\n" + "long " * 300)
+    page.session_state[key(page, "composer", "split")] = "lines"
     click(page, "gb-send")
     assert "Request 2 of 2: the prompt has 1500 tokens, and may have 1007 at most" in words(page)
     assert server.llm.num_unfinished == 0
@@ -107,7 +119,7 @@ def test_a_preset_fills_the_composer_and_one_click_sets_the_engine(
     server: Server, preset: Any
 ) -> None:
     page = click(open_page(), f"gb-try-{preset.id}")
-    assert page.text_area(key="prompt").value == preset.text
+    assert prompt(page).value == preset.text
     assert server.llm.num_unfinished == 0
     before = server.llm.trace.header.trace_id
     missing = preset.missing(server.llm.requested_config)
@@ -122,7 +134,7 @@ def test_a_preset_fills_the_composer_and_one_click_sets_the_engine(
 
 def test_settings_are_applied_by_a_reset(server: Server) -> None:
     page = open_page()
-    page.number_input(key="gb-set-max_num_seqs").set_value(3)
+    number(page, "settings", "max_num_seqs").set_value(3)
     click(page, "gb-settings-apply")
     assert server.llm.requested_config == EngineConfig(max_num_seqs=3)
     assert "reset with max_num_seqs 3" in "".join(str(item.value) for item in page.success)
@@ -131,18 +143,18 @@ def test_settings_are_applied_by_a_reset(server: Server) -> None:
 def test_impossible_settings_keep_the_engine_and_what_was_typed(server: Server) -> None:
     page = open_page()
     before = server.llm.trace.header.trace_id
-    page.number_input(key="gb-set-block_size").set_value(500)
+    number(page, "settings", "block_size").set_value(500)
     click(page, "gb-settings-apply")
     assert "block_size: input should be less than or equal to 128 (got 500)" in words(page)
     assert server.llm.trace.header.trace_id == before
-    assert page.number_input(key="gb-set-block_size").value == 500
+    assert number(page, "settings", "block_size").value == 500
 
 
 def test_the_form_follows_a_reset_from_elsewhere(server: Server) -> None:
     page = open_page()
     server.llm.reset(EngineConfig(num_gpu_blocks=20))
     settled(page.run())
-    assert page.number_input(key="gb-set-num_gpu_blocks").value == 20
+    assert number(page, "settings", "num_gpu_blocks").value == 20
 
 
 def test_before_the_tab_has_a_key_nothing_can_be_sent(server: Server) -> None:
