@@ -1,0 +1,614 @@
+"""AsyncLLM: the front end of one engine, and the owner of its loop.
+
+Box `async-engine`. vLLM 0.26.0: `vllm/v1/engine/async_llm.py` (and `input_processor.py` for the
+way from a prompt to token ids). The page and HTTP reach an engine through this class alone:
+commands go down, the log comes up. Every method may be called from any thread; the work itself
+happens on the process's one engine thread. `*_async` twins wait without holding a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import math
+import secrets
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+
+from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.core import EngineCore, Runner
+from engine.engine_thread import EngineThread
+from engine.events import (
+    CanNeverFit,
+    ChunkingOff,
+    EngineFailed,
+    Phase,
+    PromptTooLong,
+    Reason,
+    RequestRefused,
+)
+from engine.output_processor import OutputProcessor, RequestLost, RequestStream
+from engine.request import Request
+from engine.trace import SCHEMA_VERSION, Changes, Trace, TraceHeader
+
+if TYPE_CHECKING:
+    from engine.model_loader import LoadedModel
+
+T = TypeVar("T")
+Mode = Literal["paused", "running"]
+Prompt = str | Sequence[int] | Sequence[dict[str, str]]  # text, token ids, or chat messages
+MakeRunner = Callable[["LoadedModel", EngineConfig, Trace], Runner]
+CheckConfig = Callable[[EngineConfig], object]  # raises ConfigError
+
+PHASES_A_STEP = 7
+SHOW_PHASES_UP_TO = 4.0  # steps a second; so slow a run stops between phases, to let one see them
+MAX_RATE = 1_000.0
+MAX_UNFINISHED = 512  # requests an engine holds at once
+PACKAGES = ("torch", "transformers", "tokenizers", "triton", "streamlit")
+
+log = logging.getLogger("glassbox")
+
+
+class EngineError(RuntimeError):
+    """The engine cannot do what was asked now; the message says why and what would help."""
+
+
+class EngineBusy(EngineError):
+    """More requests than the engine holds at once."""
+
+
+class RequestRefusedError(ValueError):
+    """A request that this engine can never serve; `reason` has the numbers."""
+
+    def __init__(self, message: str, reason: Reason):
+        super().__init__(message)
+        self.reason = reason
+
+
+class EngineStatus(NamedTuple):
+    """Where an engine stands."""
+
+    mode: Mode
+    rate: float | None  # steps a second; None: as fast as it goes
+    next_phase: Phase
+    step: int  # that `next_phase` belongs to
+    has_work: bool
+    failed: str | None  # why it stopped for good, until a reset
+    trace_id: str
+
+
+class AsyncLLM:
+    """One engine with its log: submit, abort, step, run, pause, reset, subscribe."""
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        config: EngineConfig | None = None,
+        thread: EngineThread | None = None,
+        *,
+        running: bool = False,
+        document: str = "",
+        make_runner: MakeRunner | None = None,
+        check_config: CheckConfig | None = None,
+    ):
+        """Build the engine, paused unless `running`. Raises ConfigError where it cannot be."""
+        self.model = model
+        self.thread = thread or EngineThread()
+        self.document = document
+        self.failed: str | None = None
+        self.mode: Mode = "paused"
+        self.rate: float | None = None
+        self._make_runner = make_runner or make_model_runner
+        self._check_config = check_config
+        self._subscribers: list[Callable[[], None]] = []
+        self._closed = False
+        self._lap = 0  # counts runs; a turn of an older run does nothing
+        self._turn_queued = False
+        self._next_due = 0.0
+        self._next_id = 0
+        self.thread.call(lambda: self._build(config or EngineConfig()))
+        if running:
+            self.run()
+
+    # -- requests -------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        source: str = "page",
+        priority: int = 0,
+    ) -> RequestStream:
+        """Hand a request in; its output comes through the stream, which always ends.
+
+        Raises ConfigError (field "prompt" or "messages"), RequestRefusedError, EngineError.
+        """
+        text, token_ids = self.encode(prompt)
+        return self.thread.call(
+            lambda: self._submit(text, token_ids, params or SamplingParams(), source, priority)
+        )
+
+    async def submit_async(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        source: str = "http",
+        priority: int = 0,
+    ) -> RequestStream:
+        """`submit`, without holding a thread while the engine is busy."""
+        text, token_ids = await asyncio.to_thread(self.encode, prompt)
+        future = self.thread.post(
+            lambda: self._submit(text, token_ids, params or SamplingParams(), source, priority)
+        )
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            # The client left before the engine took its request: take it back when it has.
+            future.add_done_callback(self._abort_submitted)
+            raise
+
+    def encode(self, prompt: Prompt) -> tuple[str, list[int]]:
+        """Text and token ids of a prompt; chat messages go through the model's template."""
+        tokenizer: Any = self.model.tokenizer
+        if isinstance(prompt, str):
+            text, token_ids = prompt, tokenizer(prompt)["input_ids"]
+        elif messages := [item for item in prompt if isinstance(item, dict)]:
+            text = self.chat_prompt(messages)
+            token_ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        else:
+            token_ids = [item for item in prompt if isinstance(item, int)]
+            check_token_ids(token_ids, self.model.vocab_size)
+            text = tokenizer.decode(token_ids)
+        if not token_ids:
+            raise ConfigError("prompt: it has no tokens; give it at least one", field="prompt")
+        return text, list(token_ids)
+
+    def chat_prompt(self, messages: list[dict[str, str]]) -> str:
+        """The messages as the text that the model was trained to answer."""
+        tokenizer: Any = self.model.tokenizer
+        if not getattr(tokenizer, "chat_template", None):
+            raise ConfigError(
+                f"messages: {self.model.name} has no chat template; send a plain prompt instead",
+                field="messages",
+            )
+        try:
+            text = tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True
+            )
+        except Exception as error:  # a template is a program of the model's; it says no by raising
+            first_line = str(error).strip().splitlines()[:1] or ["no reason given"]
+            raise ConfigError(
+                f"messages: the chat template of {self.model.name} refuses them: {first_line[0]}",
+                field="messages",
+            ) from None
+        return str(text)
+
+    def abort(self, request_ids: str | Iterable[str]) -> list[str]:
+        """Take requests back, between whatever two phases the engine is; ids that it had."""
+        ids = [request_ids] if isinstance(request_ids, str) else list(request_ids)
+        return self.thread.call(lambda: self._abort(ids))
+
+    async def abort_async(self, request_ids: str | Iterable[str]) -> list[str]:
+        """`abort`, without holding a thread."""
+        ids = [request_ids] if isinstance(request_ids, str) else list(request_ids)
+        return await self.call_async(lambda: self._abort(ids))
+
+    def abort_soon(self, request_ids: Iterable[str]) -> None:
+        """`abort` without waiting: for clients that are gone."""
+        ids = list(request_ids)
+        self.thread.post(lambda: self._abort(ids))
+
+    # -- the loop -------------------------------------------------------------------------------
+
+    def run(self, rate: float | None = None) -> EngineStatus:
+        """Run from here on, at `rate` steps a second or as fast as it goes; sleep without work."""
+        check_rate(rate)
+        return self.thread.call(lambda: self._run(rate))
+
+    def pause(self) -> EngineStatus:
+        """Stop where the engine is: between two phases."""
+        return self.thread.call(self._pause)
+
+    def step_phase(self) -> EngineStatus:
+        """Pause, and run the next phase alone."""
+        return self._in_turn(lambda: self._by_hand(whole_step=False))
+
+    def step(self) -> EngineStatus:
+        """Pause, and run to the end of the step (a whole one, if none has begun)."""
+        return self._in_turn(lambda: self._by_hand(whole_step=True))
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget all cached content; False while requests hold blocks."""
+        return self.thread.call(self._reset_prefix_cache)
+
+    def reset(self, config: EngineConfig | None = None) -> EngineStatus:
+        """Begin again with an empty engine and a new log; None keeps the settings.
+
+        Requests under way end with an error. Raises ConfigError (the old engine is as it was).
+        """
+        return self.thread.call(lambda: self._reset(config))
+
+    def close(self) -> None:
+        """End every request; nothing may be asked of the engine afterwards."""
+        self.thread.call(self._close)
+
+    def close_soon(self) -> None:
+        """`close` without waiting."""
+        self.thread.post(self._close)
+
+    # Names for async callers: the same commands, awaited.
+
+    async def call_async(self, function: Callable[[], T]) -> T:
+        """Run a command of this engine on its thread and await it."""
+        return await asyncio.wrap_future(self.thread.post(function))
+
+    async def run_async(self, rate: float | None = None) -> EngineStatus:
+        """`run`, awaited."""
+        check_rate(rate)
+        return await self.call_async(lambda: self._run(rate))
+
+    async def pause_async(self) -> EngineStatus:
+        """`pause`, awaited."""
+        return await self.call_async(self._pause)
+
+    async def step_async(self, whole_step: bool = True) -> EngineStatus:
+        """`step` or `step_phase`, awaited."""
+        turn = self.thread.turn(lambda: self._by_hand(whole_step))
+        return await asyncio.wrap_future(turn)
+
+    async def reset_async(self, config: EngineConfig | None = None) -> EngineStatus:
+        """`reset`, awaited."""
+        return await self.call_async(lambda: self._reset(config))
+
+    async def reset_prefix_cache_async(self) -> bool:
+        """`reset_prefix_cache`, awaited."""
+        return await self.call_async(self._reset_prefix_cache)
+
+    # -- reading --------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> EngineConfig:
+        """The engine's settings, with `max_model_len` filled in."""
+        return self.core.config
+
+    @property
+    def trace(self) -> Trace:
+        """The log; a reset begins another one."""
+        return self.core.trace
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was put to rest."""
+        return self._closed
+
+    @property
+    def num_unfinished(self) -> int:
+        """Requests whose stream has not ended."""
+        return len(self.outputs.open)
+
+    @property
+    def status(self) -> EngineStatus:
+        """Where the engine stands, as of its last command or phase."""
+        core = self.core
+        return EngineStatus(
+            self.mode,
+            self.rate,
+            core.next_phase,
+            core.step_index,
+            core.has_work(),
+            self.failed,
+            core.trace.header.trace_id,
+        )
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` on the engine thread whenever there is more to read, or a new log.
+
+        Returns what ends the subscription. The callback must only wake somebody up.
+        """
+        self._subscribers.append(callback)
+
+        def unsubscribe() -> None:
+            if callback in self._subscribers:
+                self._subscribers.remove(callback)
+
+        return unsubscribe
+
+    # -- on the engine thread -------------------------------------------------------------------
+
+    def _build(self, config: EngineConfig) -> None:
+        """Replace the engine by a new one; whatever fails leaves the old one in place."""
+        if self._check_config is not None:
+            self._check_config(config)
+        resolved = config.resolve(self.model.max_model_len)
+        trace = Trace(self._header(resolved))
+        runner = self._make_runner(self.model, resolved, trace)
+        outputs = OutputProcessor(self.model.tokenizer, trace)
+        core = EngineCore(resolved, runner, trace, outputs)
+        trace.on_phase_end.append(self._notify)
+        self.requested_config = config
+        self.core, self.outputs = core, outputs
+        self.failed, self.mode, self.rate = None, "paused", None
+        self._next_id = 0
+
+    def _header(self, config: EngineConfig) -> TraceHeader:
+        return TraceHeader(
+            schema_version=SCHEMA_VERSION,
+            trace_id=secrets.token_hex(8),
+            config=config.model_dump(mode="json"),
+            model=model_facts(self.model),
+            document=self.document,
+            versions=package_versions(),
+            started_at=time.time(),
+            state={},
+        )
+
+    def _notify(self) -> None:
+        for callback in tuple(self._subscribers):
+            callback()
+
+    def _submit(
+        self, text: str, token_ids: list[int], params: SamplingParams, source: str, priority: int
+    ) -> RequestStream:
+        self._check_usable()
+        if self.num_unfinished >= MAX_UNFINISHED:
+            raise EngineBusy(
+                f"the engine holds {MAX_UNFINISHED} unfinished requests; try again when some ended"
+            )
+        request_id = f"r{self._next_id}"
+        self._next_id += 1
+        refusal = self.why_refused(len(token_ids))
+        if refusal is not None:
+            self._log_command(RequestRefused(request_id, len(token_ids)), refusal.reason)
+            raise refusal
+        request = Request(
+            request_id, token_ids, params, self.model.eos_token_ids, priority, time.time()
+        )
+        stream = self.outputs.add_request(request, text, source)
+        self.core.add_request(request, source)
+        self._queue_turn()
+        return stream
+
+    def why_refused(self, num_tokens: int) -> RequestRefusedError | None:
+        """Why a prompt of this length can never be served here; None where it can."""
+        config = self.config
+        longest = (config.max_model_len or 0) - 1
+        if num_tokens > longest:
+            return RequestRefusedError(
+                f"the prompt has {num_tokens} tokens, and may have {longest} at most: "
+                f"max_model_len is {config.max_model_len}, and one token must be left to answer",
+                PromptTooLong(num_tokens, config.max_model_len or 0),
+            )
+        needs = math.ceil(num_tokens / config.block_size)
+        if needs > config.num_gpu_blocks - 1:
+            return RequestRefusedError(
+                f"the prompt needs {needs} blocks, and the whole pool has "
+                f"{config.num_gpu_blocks - 1} to give",
+                CanNeverFit(needs, config.num_gpu_blocks - 1),
+            )
+        if not config.enable_chunked_prefill and num_tokens > config.max_num_batched_tokens:
+            return RequestRefusedError(
+                f"the prompt has {num_tokens} tokens, and without chunked prefill it must fit one "
+                f"step's {config.max_num_batched_tokens} (max_num_batched_tokens)",
+                ChunkingOff(num_tokens, config.max_num_batched_tokens),
+            )
+        return None
+
+    def _abort(self, request_ids: list[str]) -> list[str]:
+        self._check_open()
+        if self.failed is not None:  # its streams ended when it failed
+            return []
+        aborted = self.core.abort_requests(request_ids)
+        if aborted:
+            self._begin_command()
+            self.outputs.abort(aborted)
+            self.core.command({})
+        return aborted
+
+    def _abort_submitted(self, future: Future[RequestStream]) -> None:
+        if not future.cancelled() and future.exception() is None:
+            self._abort([future.result().request_id])
+
+    def _run(self, rate: float | None) -> EngineStatus:
+        self._check_usable()
+        self._set_mode("running", rate)
+        self._next_due = time.monotonic()
+        self._queue_turn()
+        return self.status
+
+    def _pause(self) -> EngineStatus:
+        self._check_open()
+        if self.failed is None:
+            self._set_mode("paused", None)
+        return self.status
+
+    def _set_mode(self, mode: Mode, rate: float | None) -> None:
+        """Enter the mode into the log, and make turns that are queued already do nothing."""
+        self._lap += 1
+        self._turn_queued = False
+        engine: Changes = {}
+        if mode != self.mode:
+            engine["mode"] = mode
+        if rate != self.rate:
+            engine["rate"] = rate
+        self.mode, self.rate = mode, rate
+        if engine:
+            self.core.command({"engine": engine})
+
+    def _in_turn(self, function: Callable[[], T]) -> T:
+        return self.thread.turn(function).result()
+
+    def _by_hand(self, whole_step: bool) -> EngineStatus:
+        self._check_usable()
+        if self.mode == "running":
+            self._set_mode("paused", None)
+        self._advance(whole_step)
+        if self.failed is not None:
+            raise EngineError(self.failed)
+        return self.status
+
+    def _queue_turn(self) -> None:
+        """Have the loop's next turn come, unless it is coming, or nothing is to be done."""
+        if self.mode != "running" or self._turn_queued or not self.status.has_work:
+            return
+        self._turn_queued = True
+        lap = self._lap
+        wait = self._next_due - time.monotonic()
+        if self.rate is not None and wait > 0:
+            self.thread.later(wait, lambda: self._take_turn(lap))
+        else:
+            self.thread.turn(lambda: self._take_turn(lap))
+
+    def _take_turn(self, lap: int) -> None:
+        """One step of a running engine; where it runs slowly, one phase."""
+        if lap != self._lap or self._closed:
+            return
+        self._turn_queued = False
+        by_phases = self.rate is not None and self.rate <= SHOW_PHASES_UP_TO
+        if self.rate is not None:
+            parts = PHASES_A_STEP if by_phases else 1
+            # From when it was due: a late turn does not make the run slower, but a run that
+            # cannot keep up does not save up turns either.
+            period = 1.0 / (self.rate * parts)
+            self._next_due = max(self._next_due + period, time.monotonic() + period / 2)
+        self._advance(whole_step=not by_phases)
+        if self.failed is None:
+            self._queue_turn()
+
+    def _advance(self, whole_step: bool) -> None:
+        """Run a phase, or to the step's end. What it raises ends the engine, not the process."""
+        try:
+            if whole_step:
+                self.core.step()
+            else:
+                self.core.step_phase()
+        except Exception as error:
+            log.exception("the engine stopped in phase %s", self.core.next_phase)
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """The log and every client hear of it; only a reset makes the engine work again."""
+        first_line = (str(error).strip().splitlines() or [""])[0][:300]
+        what = f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
+        self.failed = (
+            f"the engine stopped in the phase `{self.core.next_phase}` ({what}); reset it to go on"
+        )
+        try:
+            self._log_command(EngineFailed(self.failed))
+            self._set_mode("paused", None)
+        except Exception:  # what failed may be the engine's own books
+            log.exception("the failed engine could not log its end")
+        finally:
+            self.mode, self.rate = "paused", None
+            self.outputs.fail_all(RequestLost(self.failed))
+
+    def _log_command(
+        self, facts: RequestRefused | EngineFailed, reason: Reason | None = None
+    ) -> None:
+        """Log what happened here and not in the core."""
+        self._begin_command()
+        self.trace.event(facts, reason)
+        self.core.command({})
+
+    def _begin_command(self) -> None:
+        """Events from here on belong to a command, whose patch `core.command` makes."""
+        self.trace.begin_phase(self.core.step_index, Phase.COMMAND)
+
+    def _reset(self, config: EngineConfig | None) -> EngineStatus:
+        self._check_open()
+        before = self.outputs
+        self._build(config or self.requested_config)
+        self._lap += 1
+        self._turn_queued = False
+        before.fail_all(RequestLost("the engine was reset while this request was under way"))
+        self._free_soon()
+        self._notify()
+        return self.status
+
+    def _reset_prefix_cache(self) -> bool:
+        self._check_usable()
+        return self.core.reset_prefix_cache()
+
+    def _close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._lap += 1
+        self.outputs.fail_all(RequestLost("the engine was put to rest"))
+        self._free_soon()
+        self._notify()
+
+    def _free_soon(self) -> None:
+        """An engine's parts refer to each other, so only a collection lets go of its pool."""
+        self.thread.later(1.0, gc.collect)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EngineError("this engine was put to rest; the session's next use makes a new one")
+
+    def _check_usable(self) -> None:
+        self._check_open()
+        if self.failed is not None:
+            raise EngineError(self.failed)
+
+
+def check_rate(rate: float | None) -> None:
+    """Raise ConfigError where no loop can run at this rate."""
+    if rate is not None and not (0 < rate <= MAX_RATE):  # also false for NaN
+        raise ConfigError(
+            f"rate: {rate} is no rate; give steps a second above 0, at most {MAX_RATE:g}, or none "
+            "to run as fast as it goes",
+            field="rate",
+        )
+
+
+def check_token_ids(token_ids: list[int], vocab_size: int) -> None:
+    """Raise ConfigError where the model knows no such token."""
+    for token in token_ids:
+        if not 0 <= token < vocab_size:
+            raise ConfigError(
+                f"prompt: token id {token} is outside the vocabulary (0 to {vocab_size - 1})",
+                field="prompt",
+            )
+
+
+def model_facts(model: LoadedModel) -> dict[str, Any]:
+    """The model as the log's header has it."""
+    from engine.kv_cache import KVCacheSpec
+
+    weight = next(model.model.parameters())
+    return {
+        "name": model.name,
+        "num_layers": model.num_layers,
+        "num_attention_heads": model.num_attention_heads,
+        "num_kv_heads": model.num_kv_heads,
+        "head_dim": model.head_dim,
+        "hidden_size": model.hidden_size,
+        "vocab_size": model.vocab_size,
+        "weight_bytes": model.weight_bytes,
+        "kv_bytes_per_token": KVCacheSpec.of(model, 1).bytes_per_token,
+        "max_model_len": model.max_model_len,
+        "dtype": str(weight.dtype).removeprefix("torch."),
+        "device": weight.device.type,
+    }
+
+
+def package_versions() -> dict[str, str]:
+    """Of the packages whose version can change what a log shows."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def make_model_runner(model: LoadedModel, config: EngineConfig, trace: Trace) -> Runner:
+    """The runner that really runs the model; torch is imported only now."""
+    from engine.model_runner import ModelRunner
+
+    return ModelRunner(model, config, trace)

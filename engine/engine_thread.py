@@ -1,0 +1,126 @@
+"""The one thread on which every engine of the process lives.
+
+Whatever touches an `EngineCore` runs here, so no engine needs a lock and the forwards of all
+sessions take turns instead of fighting for the cores. Short commands (submit, abort, pause) go
+ahead of the queue; steps are turns, first come first served, one step a turn. vLLM has a process
+an engine instead (`vllm/v1/engine/core.py`, EngineCoreProc).
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Job = tuple[Callable[[], Any], "Future[Any]"]
+
+log = logging.getLogger("glassbox")
+
+
+class EngineThreadStopped(RuntimeError):
+    """The server is going down; nothing runs any more."""
+
+    def __init__(self) -> None:
+        super().__init__("the server is shutting down")
+
+
+class EngineThread:
+    """A thread with two queues (commands before turns) and timers that become turns."""
+
+    def __init__(self) -> None:
+        self._wake = threading.Condition()
+        self._commands: deque[Job] = deque()
+        self._turns: deque[Job] = deque()
+        self._timers: list[tuple[float, int, Job]] = []
+        self._order = itertools.count()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+
+    def post(self, function: Callable[[], T]) -> Future[T]:
+        """Run `function` soon, ahead of every step that waits for its turn."""
+        return self._enqueue(self._commands, function)
+
+    def turn(self, function: Callable[[], T]) -> Future[T]:
+        """Run `function` when those that came before have had their turn."""
+        return self._enqueue(self._turns, function)
+
+    def call(self, function: Callable[[], T]) -> T:
+        """`post` and wait; from the engine thread itself, just do it."""
+        if threading.current_thread() is self._thread:
+            return function()
+        return self.post(function).result()
+
+    def later(self, seconds: float, function: Callable[[], Any]) -> None:
+        """Queue `function` as a turn after `seconds`."""
+        job: Job = (function, Future())
+        with self._wake:
+            if self._stopping:
+                return
+            due = time.monotonic() + seconds
+            heapq.heappush(self._timers, (due, next(self._order), job))
+            self._ensure_started()
+            self._wake.notify()
+
+    def stop(self, timeout: float = 3.0) -> None:
+        """Finish the job at hand, drop the others, and end the thread."""
+        with self._wake:
+            self._stopping = True
+            dropped = [*self._commands, *self._turns]
+            self._commands.clear()
+            self._turns.clear()
+            self._timers.clear()
+            self._wake.notify()
+        for _, future in dropped:
+            if future.set_running_or_notify_cancel():
+                future.set_exception(EngineThreadStopped())
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+
+    def _enqueue(self, queue: deque[Job], function: Callable[[], T]) -> Future[T]:
+        future: Future[T] = Future()
+        with self._wake:
+            if self._stopping:
+                raise EngineThreadStopped
+            queue.append((function, future))
+            self._ensure_started()
+            self._wake.notify()
+        return future
+
+    def _ensure_started(self) -> None:
+        if self._thread is None:
+            # A daemon, so that a forward that hangs cannot keep the process from ending.
+            self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while (job := self._next()) is not None:
+            function, future = job
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(function())
+            except BaseException as error:  # it belongs to whoever waits for the future
+                if not isinstance(error, Exception):
+                    log.exception("a job of the engine thread ended it")
+                future.set_exception(error)
+
+    def _next(self) -> Job | None:
+        """The next job, once there is one; None when the thread has to end."""
+        with self._wake:
+            while not self._stopping:
+                now = time.monotonic()
+                while self._timers and self._timers[0][0] <= now:
+                    self._turns.append(heapq.heappop(self._timers)[2])
+                if self._commands:
+                    return self._commands.popleft()
+                if self._turns:
+                    return self._turns.popleft()
+                self._wake.wait(self._timers[0][0] - now if self._timers else None)
+            return None

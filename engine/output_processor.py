@@ -1,0 +1,259 @@
+"""From a step's tokens to the text that clients see.
+
+Part of box `async-engine`. vLLM 0.26.0: `vllm/v1/engine/output_processor.py` (`OutputProcessor`,
+`RequestState`, `RequestOutputCollector`). It runs in the phase `output`, on the engine thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from engine.events import RequestCompleted, TextEmitted
+from engine.outputs import EngineCoreOutput, RequestOutput
+from engine.request import FinishReason, Request
+from engine.trace import Changes, State, Trace
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class RequestLost(RuntimeError):
+    """The request's engine stopped, was reset or put to rest; the message is for the client."""
+
+
+class RequestStream:
+    """The outputs of one request, for one reader: iterate over it, with `for` or `async for`.
+
+    It ends with the output that has a finish reason, or by raising `RequestLost`.
+    """
+
+    def __init__(self, request: Request, prompt: str):
+        self.request_id = request.request_id
+        self.prompt = prompt
+        self.num_prompt_tokens = request.num_prompt_tokens
+        self.num_cached_tokens = 0  # of the prompt, found in the prefix cache
+        self._outputs: deque[RequestOutput] = deque()
+        self._error: RequestLost | None = None
+        self._ended = False  # the writer has put its last output
+        self._changed = threading.Condition()
+        self._wake: Callable[[], None] | None = None  # of an async reader that waits
+
+    # -- writing, on the engine thread ------------------------------------------------------------
+
+    def put(self, output: RequestOutput) -> None:
+        """Hand an output over."""
+        with self._changed:
+            self._outputs.append(output)
+            self._ended = output.finish_reason is not None
+            self._tell()
+
+    def fail(self, error: RequestLost) -> None:
+        """End the stream with an error."""
+        with self._changed:
+            self._error, self._ended = error, True
+            self._tell()
+
+    def _tell(self) -> None:
+        self._changed.notify_all()
+        if self._wake is not None:
+            self._wake()
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come than what is there already."""
+        return self._ended
+
+    def get_nowait(self) -> RequestOutput | None:
+        """The next output if it is there; raises the stream's error once all outputs are read."""
+        with self._changed:
+            if self._outputs:
+                return self._outputs.popleft()
+            if self._error is not None:
+                raise self._error
+            return None
+
+    def __iter__(self) -> Iterator[RequestOutput]:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._outputs or self._ended)
+            output = self.get_nowait()
+            if output is None:
+                return
+            yield output
+            if output.finish_reason is not None:
+                return
+
+    async def __aiter__(self) -> AsyncIterator[RequestOutput]:
+        loop = asyncio.get_running_loop()
+        there = asyncio.Event()
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):  # the reader's loop is closed: nobody reads
+                loop.call_soon_threadsafe(there.set)
+
+        self._wake = wake
+        try:
+            while True:
+                there.clear()  # before looking, so that what comes in between is not missed
+                output = self.get_nowait()
+                if output is None:
+                    if self._ended and not self._outputs and self._error is None:
+                        return
+                    await there.wait()
+                    continue
+                yield output
+                if output.finish_reason is not None:
+                    return
+        finally:
+            self._wake = None
+
+
+class RequestState:
+    """What is remembered of a request between its steps, and after its end for the page."""
+
+    def __init__(
+        self,
+        request: Request,
+        prompt: str,
+        source: str,
+        stream: RequestStream,
+        tokenizer: PreTrainedTokenizerBase,
+    ):
+        self.request = request
+        self.stream = stream
+        self.source = source
+        self.prompt = prompt
+        # Imports Transformers, which the server does in the background, while it loads the model.
+        from engine.detokenizer import IncrementalDetokenizer, token_pieces
+
+        params = request.sampling_params
+        self.prompt_pieces = token_pieces(tokenizer, request.all_token_ids)
+        self.detokenizer = IncrementalDetokenizer(
+            tokenizer, request.all_token_ids, params.stop, params.min_tokens
+        )
+        self.output_pieces: list[str] = []
+
+    def record(self) -> Changes:
+        """Its part of the state."""
+        record: Changes = {
+            "source": self.source,
+            "prompt": self.prompt,
+            "prompt_pieces": self.prompt_pieces,
+        }
+        if self.output_pieces:
+            record["output_pieces"] = {str(i): text for i, text in enumerate(self.output_pieces)}
+        return record
+
+
+class OutputProcessor:
+    """Detokenizes, finds stop strings, feeds the clients' streams, and logs what they were told."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, trace: Trace):
+        self.tokenizer = tokenizer
+        self.trace = trace
+        self.states: dict[str, RequestState] = {}  # the finished ones too, until `forget`
+        self.open: dict[str, RequestState] = {}  # whose client still waits
+        self._changes: Changes = {}  # by request, since the last patch
+
+    def add_request(self, request: Request, prompt: str, source: str) -> RequestStream:
+        """Begin to follow a request; its output will come through the stream."""
+        stream = RequestStream(request, prompt)
+        state = RequestState(request, prompt, source, stream, self.tokenizer)
+        self.states[request.request_id] = self.open[request.request_id] = state
+        self._changes[request.request_id] = state.record()
+        return stream
+
+    def process(self, outputs: list[EngineCoreOutput]) -> list[tuple[str, str, int]]:
+        """Emit the text of a step; returns (request id, stop string, index) of what it ended."""
+        stopped = []
+        for output in outputs:
+            state = self.open.get(output.request_id)
+            if state is None:  # its client took it back after the token was sampled
+                continue
+            stop = self._process_one(state, output)
+            if stop is not None:
+                stopped.append((output.request_id, *stop))
+        return stopped
+
+    def _process_one(self, state: RequestState, output: EngineCoreOutput) -> tuple[str, int] | None:
+        """One request's token; returns the stop string that ended it, with its index."""
+        token, finish_reason, stop_reason = output[1:]
+        detokenizer, strings = state.detokenizer, state.request.sampling_params.stop
+        text = ""
+        if token is not None:
+            if not state.output_pieces and not state.request.num_preemptions:
+                # Later hits are on the request's own output, after a preemption.
+                state.stream.num_cached_tokens = state.request.hit_tokens
+            # The token that ended the text (end of sequence, stop token) is no part of it.
+            if finish_reason != FinishReason.STOP:
+                text = detokenizer.push(token)
+            if finish_reason is not None:
+                text += detokenizer.finish()
+            if detokenizer.stop_index is not None:
+                finish_reason, stop_reason = FinishReason.STOP, strings[detokenizer.stop_index]
+            self._emit(state, text, token)
+        state.stream.put(
+            RequestOutput(
+                output.request_id,
+                text,
+                () if token is None else (token,),
+                finish_reason,
+                stop_reason,
+            )
+        )
+        if finish_reason is not None:
+            self._complete(state, finish_reason)
+        index = detokenizer.stop_index
+        return None if index is None else (strings[index], index)
+
+    def _emit(self, state: RequestState, text: str, token: int) -> None:
+        """Log the text that a token added to what the client has ("" while nothing can go out)."""
+        key, index = state.request.request_id, len(state.output_pieces)
+        state.output_pieces.append(text)
+        changes = self._changes.setdefault(key, {})
+        changes.setdefault("output_pieces", {})[str(index)] = text
+        if text:
+            self.trace.event(TextEmitted(key, text, token, index))
+
+    def _complete(self, state: RequestState, finish_reason: str) -> None:
+        key = state.request.request_id
+        del self.open[key]
+        self.trace.event(RequestCompleted(key, str(finish_reason)))
+
+    def abort(self, request_ids: Iterable[str]) -> None:
+        """Tell the clients of these requests that they were taken back."""
+        for key in request_ids:
+            if key in self.open:
+                self._process_one(
+                    self.open[key], EngineCoreOutput(key, None, FinishReason.ABORT, None)
+                )
+
+    def fail_all(self, error: RequestLost) -> None:
+        """End every stream with an error: the engine behind them is gone."""
+        for state in self.open.values():
+            state.stream.fail(error)
+        self.open.clear()
+
+    def forget(self, request_ids: Iterable[str]) -> None:
+        """These finished requests have left the state."""
+        for key in request_ids:
+            self.states.pop(key, None)
+            self._changes.pop(key, None)
+
+    def take_changes(self) -> Changes:
+        """What changed of its part of the state since the last call."""
+        changes, self._changes = self._changes, {}
+        return {"requests": changes} if changes else {}
+
+    def snapshot(self) -> State:
+        """Its part of the state, whole."""
+        if not self.states:
+            return {}
+        return {"requests": {key: state.record() for key, state in self.states.items()}}

@@ -1,0 +1,504 @@
+"""AsyncLLM: commands, the loop and its pace, aborts between two phases, failures and resets."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from engine.async_llm import (
+    AsyncLLM,
+    EngineBusy,
+    EngineError,
+    RequestRefusedError,
+    model_facts,
+)
+from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.engine_thread import EngineThread
+from engine.events import (
+    CanNeverFit,
+    ChunkingOff,
+    EngineFailed,
+    Event,
+    ForwardRun,
+    InputsPrepared,
+    Patch,
+    Phase,
+    PromptTooLong,
+    RequestCompleted,
+    RequestRefused,
+    TokenSampled,
+)
+from engine.model_loader import LoadedModel
+from engine.output_processor import RequestLost, RequestStream
+from engine.trace import check_patch, fold, merge_patch
+
+GREEDY = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
+Make = Callable[..., AsyncLLM]
+
+
+@pytest.fixture
+def make(tiny_model: LoadedModel) -> Iterator[Make]:
+    """Engines on one thread, as in a server."""
+    thread = EngineThread()
+
+    def make_engine(running: bool = False, **config: Any) -> AsyncLLM:
+        return AsyncLLM(tiny_model, EngineConfig(**config), thread, running=running)
+
+    yield make_engine
+    thread.stop()
+
+
+def events(engine: AsyncLLM, kind: type[Any]) -> list[Event]:
+    return [
+        record
+        for record in engine.trace.records
+        if isinstance(record, Event) and isinstance(record.facts, kind)
+    ]
+
+
+def check_log(engine: AsyncLLM) -> None:
+    """The fold is the engine's state, patches hold changes only, and every event has a patch."""
+    state = fold(engine.trace.header.state, ())
+    for record in engine.trace.records:
+        if isinstance(record, Patch):
+            check_patch(state, record.changes)
+            merge_patch(state, record.changes)
+    assert state == engine.thread.call(engine.core.state)
+    assert isinstance(engine.trace.records[-1], Patch)
+    for event, following in zip(engine.trace.records, engine.trace.records[1:], strict=False):
+        if isinstance(event, Event):
+            assert (event.phase, event.step) == (following.phase, following.step)
+
+
+def text_of(stream: RequestStream) -> str:
+    return "".join(output.text for output in stream)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.005)
+
+
+# -- phases, steps, runs --------------------------------------------------------------------------
+
+
+def test_a_paused_engine_moves_only_by_hand(make: Make) -> None:
+    engine = make()
+    stream = engine.submit("hello", GREEDY)
+    time.sleep(0.05)
+    assert engine.status.next_phase is Phase.ARRIVE and engine.status.mode == "paused"
+    assert engine.step_phase().next_phase is Phase.SCHEDULE
+    status = engine.step()
+    assert (status.next_phase, status.step) == (Phase.ARRIVE, 1)
+    assert stream.get_nowait() is not None and stream.get_nowait() is None
+    check_log(engine)
+
+
+def test_stepping_by_hand_pauses_a_running_engine(make: Make) -> None:
+    engine = make(running=True)
+    assert engine.step_phase().mode == "paused"
+    assert engine.trace.state()["engine"]["mode"] == "paused"
+
+
+def test_a_free_run_sleeps_until_a_request_comes(make: Make) -> None:
+    engine = make(running=True)
+    time.sleep(0.05)
+    assert not events(engine, ForwardRun)
+    stream = engine.submit("hello", GREEDY)
+    outputs = list(stream)
+    assert len(outputs) == 4 and outputs[-1].finish_reason == "length"
+    wait_until(lambda: not engine.status.has_work)
+    steps = engine.status.step
+    time.sleep(0.05)
+    assert engine.status.step == steps
+    check_log(engine)
+
+
+def test_the_text_does_not_depend_on_how_the_engine_is_driven(make: Make) -> None:
+    by_hand, free = make(), make(running=True)
+    stream = by_hand.submit("the same", GREEDY)
+    while not stream.ended:
+        by_hand.step_phase()
+    assert text_of(stream) == text_of(free.submit("the same", GREEDY))
+
+
+def test_mode_and_rate_are_part_of_the_log(make: Make) -> None:
+    engine = make()
+    engine.run(5)
+    assert engine.trace.state()["engine"] == {
+        "mode": "running",
+        "rate": 5,
+        "next_phase": "arrive",
+        "step": 0,
+    }
+    engine.run()
+    assert "rate" not in engine.trace.state()["engine"]
+    before = len(engine.trace.records)
+    engine.run()  # no change, so nothing to log
+    assert len(engine.trace.records) == before
+    engine.pause()
+    check_log(engine)
+
+
+def test_a_rate_paces_the_steps(make: Make) -> None:
+    engine = make()
+    stream = engine.submit("hello", GREEDY)
+    began = time.monotonic()
+    engine.run(20)
+    list(stream)
+    # 4 steps: the first comes at once, so three periods pass before the last.
+    assert 0.14 <= time.monotonic() - began < 1.0
+
+
+def test_a_slow_rate_stops_between_the_phases(make: Make) -> None:
+    engine = make()
+    engine.submit("hello", GREEDY)
+    engine.run(2)  # a phase every 71 ms
+    seen = set()
+    deadline = time.monotonic() + 0.6
+    while time.monotonic() < deadline:
+        seen.add(engine.status.next_phase)
+        time.sleep(0.01)
+    assert len(seen) >= 6
+    assert engine.pause().step <= 2
+
+
+def test_pausing_and_running_again_makes_no_second_loop(make: Make) -> None:
+    engine = make()
+    engine.submit("hello", SamplingParams(max_tokens=500, ignore_eos=True))
+    for _ in range(10):
+        engine.pause()
+        engine.run(20)
+    before, began = engine.status.step, time.monotonic()
+    time.sleep(0.5)
+    steps = engine.pause().step - before
+    assert steps <= 20 * (time.monotonic() - began) + 2
+
+
+@pytest.mark.parametrize("rate", [0, -1, float("nan"), float("inf"), 1e6])
+def test_no_loop_runs_at_such_a_rate(make: Make, rate: float) -> None:
+    engine = make()
+    with pytest.raises(ConfigError) as caught:
+        engine.run(rate)
+    assert caught.value.field == "rate" and engine.status.mode == "paused"
+
+
+def test_engines_take_turns(make: Make) -> None:
+    first, second = make(), make()
+    order: list[str] = []
+
+    def note(name: str, engine: AsyncLLM) -> None:
+        if engine.core.next_phase is Phase.ARRIVE:
+            order.append(name)
+
+    for name, engine in (("first", first), ("second", second)):
+        engine.submit("hello", SamplingParams(max_tokens=8, ignore_eos=True))
+        engine.trace.on_phase_end.append(partial(note, name, engine))
+    first.thread.post(lambda: (first._run(None), second._run(None)))
+    wait_until(lambda: not (first.status.has_work or second.status.has_work))
+    steps = order[2:]  # without the two commands
+    assert steps[:8] == ["first", "second"] * 4
+
+
+# -- aborts ---------------------------------------------------------------------------------------
+
+
+def test_a_request_aborted_between_schedule_and_execute_is_not_in_the_forward(make: Make) -> None:
+    engine = make()
+    gone, stays = engine.submit("gone gone", GREEDY), engine.submit("stays", GREEDY)
+    assert engine.step_phase() and engine.step_phase().next_phase is Phase.PREPARE
+    engine.step_phase()  # prepared with both
+    assert events(engine, InputsPrepared)[-1].facts.requests == ("r0", "r1")  # type: ignore[union-attr]
+    assert engine.abort(gone.request_id) == ["r0"]
+    engine.step()
+    forward = events(engine, ForwardRun)[-1].facts
+    assert (forward.num_requests, forward.num_tokens) == (1, 5)  # type: ignore[union-attr]
+    assert [e.facts.request for e in events(engine, TokenSampled)] == ["r1"]  # type: ignore[union-attr]
+    assert list(gone)[-1].finish_reason == "abort"
+    engine.run()
+    alone = make(running=True)
+    assert text_of(stays) == text_of(alone.submit("stays", GREEDY))
+    check_log(engine)
+
+
+@pytest.mark.parametrize("phases", range(8))
+def test_an_abort_between_any_two_phases_frees_all_blocks(make: Make, phases: int) -> None:
+    engine = make()
+    stream = engine.submit("hello " * 5, GREEDY)
+    for _ in range(phases):
+        engine.step_phase()
+    assert engine.abort(stream.request_id) == ["r0"]
+    assert [output.finish_reason for output in stream][-1] == "abort"
+    blocks = engine.trace.state()["blocks"]
+    assert not any(block["ref_cnt"] for key, block in blocks.items() if key != "0")
+    assert len(events(engine, RequestCompleted)) == 1
+    engine.step()
+    assert engine.abort(stream.request_id) == []
+    check_log(engine)
+
+
+def test_aborting_what_is_not_there_does_nothing(make: Make) -> None:
+    engine = make()
+    before = len(engine.trace.records)
+    assert engine.abort(["r7", ""]) == []
+    assert len(engine.trace.records) == before
+
+
+# -- refusals -------------------------------------------------------------------------------------
+
+
+def test_a_prompt_too_long_is_refused_with_the_numbers(make: Make) -> None:
+    engine = make(num_gpu_blocks=5)
+    with pytest.raises(RequestRefusedError, match=r"64 tokens.*63 at most.*is 64") as caught:
+        engine.submit("a" * 64)
+    assert caught.value.reason == PromptTooLong(64, 64)
+    refused = events(engine, RequestRefused)[-1]
+    assert refused.reason == PromptTooLong(64, 64) and refused.phase is Phase.COMMAND
+    assert engine.num_unfinished == 0
+    engine.submit("a" * 63)
+    check_log(engine)
+
+
+def test_without_chunked_prefill_a_prompt_must_fit_one_step(make: Make) -> None:
+    engine = make(enable_chunked_prefill=False, max_num_batched_tokens=16)
+    with pytest.raises(RequestRefusedError) as caught:
+        engine.submit("a" * 17)
+    assert caught.value.reason == ChunkingOff(17, 16)
+    engine.submit("a" * 16)
+
+
+def test_a_pool_too_small_is_named(make: Make) -> None:
+    # Cannot come from the settings as they are resolved; a guard all the same.
+    engine = make()
+    engine.core.config = engine.core.config.model_copy(update={"num_gpu_blocks": 2})
+    refusal = engine.why_refused(20)
+    assert refusal is not None and refusal.reason == CanNeverFit(2, 1)
+
+
+def test_max_tokens_beyond_the_model_is_capped(make: Make) -> None:
+    engine = make(running=True, num_gpu_blocks=3)
+    outputs = list(engine.submit("a" * 20, SamplingParams(max_tokens=9_999, ignore_eos=True)))
+    assert len(outputs) == 12 and outputs[-1].finish_reason == "length"
+
+
+@pytest.mark.parametrize("prompt", ["", [], [259], [-1]])
+def test_no_prompt_is_a_wrong_prompt(make: Make, prompt: Any) -> None:
+    engine = make()
+    with pytest.raises(ConfigError) as caught:
+        engine.submit(prompt)
+    assert caught.value.field == "prompt"
+
+
+def test_more_requests_than_the_engine_holds(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.async_llm.MAX_UNFINISHED", 2)
+    engine = make()
+    engine.submit("a")
+    engine.submit("b")
+    with pytest.raises(EngineBusy):
+        engine.submit("c")
+
+
+def test_chat_messages_go_through_the_template(make: Make) -> None:
+    engine = make()
+    stream = engine.submit([{"role": "user", "content": "hi"}])
+    assert stream.prompt == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+    record = engine.trace.state()["requests"]["r0"]
+    assert "".join(record["prompt_pieces"]) == stream.prompt
+    assert record["prompt_token_ids"][0] == 1  # one special token, not its letters
+
+
+def test_a_model_without_a_template_says_so(make: Make) -> None:
+    engine = make()
+    engine.model.tokenizer.chat_template = None
+    with pytest.raises(ConfigError, match="no chat template") as caught:
+        engine.submit([{"role": "user", "content": "hi"}])
+    assert caught.value.field == "messages"
+
+
+# -- failures, resets -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize("method", ["prepare_inputs", "execute_model", "sample_tokens"])
+def test_a_phase_that_raises_stops_the_engine_until_a_reset(
+    make: Make, monkeypatch: pytest.MonkeyPatch, running: bool, method: str
+) -> None:
+    engine = make()
+
+    def boom(*_: object) -> None:
+        raise RuntimeError("it broke\nin two lines")
+
+    monkeypatch.setattr(engine.core.runner, method, boom)
+    streams = [engine.submit("one", GREEDY), engine.submit("two", GREEDY)]
+    if running:
+        engine.run()
+    else:
+        with pytest.raises(EngineError, match="it broke"):
+            engine.step()
+    for stream in streams:
+        with pytest.raises(RequestLost, match="RuntimeError: it broke"):
+            list(stream)
+    wait_until(lambda: engine.failed is not None)
+    assert engine.status.mode == "paused"
+    assert len(events(engine, EngineFailed)) == 1
+    assert "in two lines" not in str(engine.failed)
+    check_log(engine)
+    for command in (engine.step, engine.run, lambda: engine.submit("three")):
+        with pytest.raises(EngineError, match="reset it"):
+            command()
+    old = engine.trace
+    assert engine.reset().failed is None
+    assert engine.trace is not old and old.records
+    engine.run()
+    assert len(list(engine.submit("one", GREEDY))) == 4
+
+
+def test_a_reset_begins_another_log_and_ends_what_was_under_way(make: Make) -> None:
+    engine = make(running=True)
+    stream = engine.submit("hello", SamplingParams(max_tokens=900, ignore_eos=True))
+    old = engine.trace.header.trace_id
+    engine.reset(EngineConfig(num_gpu_blocks=9))
+    with pytest.raises(RequestLost, match="reset"):
+        list(stream)
+    assert engine.trace.header.trace_id != old
+    assert engine.config.max_model_len == 128 and engine.status.mode == "paused"
+    assert engine.trace.header.config["num_gpu_blocks"] == 9
+    assert engine.submit("again").request_id == "r0"
+    # Without settings, those that were asked for stay, and are resolved anew.
+    engine.reset()
+    assert engine.config.num_gpu_blocks == 9 and engine.trace.records == []
+    engine.step()
+    check_log(engine)
+
+
+@pytest.mark.parametrize(
+    "config", [{"max_model_len": 4096}, {"num_gpu_blocks": 3, "max_model_len": 100}]
+)
+def test_a_reset_that_cannot_be_keeps_the_engine(make: Make, config: dict[str, Any]) -> None:
+    engine = make()
+    stream = engine.submit("hello", GREEDY)
+    before = (engine.trace, engine.config)
+    with pytest.raises(ConfigError):
+        engine.reset(EngineConfig(**config))
+    assert (engine.trace, engine.config) == before
+    engine.run()
+    assert len(list(stream)) == 4
+
+
+def test_a_closed_engine_ends_its_streams_and_takes_no_more(make: Make) -> None:
+    engine = make()
+    stream = engine.submit("hello")
+    engine.close()
+    with pytest.raises(RequestLost):
+        list(stream)
+    for command in (engine.step, engine.run, engine.reset, lambda: engine.submit("a")):
+        with pytest.raises(EngineError, match="rest"):
+            command()
+
+
+def test_subscribers_hear_of_every_phase_and_of_a_new_log(make: Make) -> None:
+    engine = make()
+    heard: list[str] = []
+    unsubscribe = engine.subscribe(lambda: heard.append(engine.trace.header.trace_id))
+    engine.step_phase()
+    assert len(heard) == 1
+    engine.reset()
+    engine.step_phase()
+    assert len(set(heard)) == 2
+    unsubscribe()
+    unsubscribe()
+    count = len(heard)
+    engine.step_phase()
+    assert len(heard) == count
+
+
+def test_the_header_has_the_model_s_facts(make: Make) -> None:
+    engine = make()
+    model = engine.trace.header.model
+    assert model == model_facts(engine.model)
+    assert model["kv_bytes_per_token"] == 2 * 4 * 2 * 16 * 4  # K and V, layers, heads, dim, bytes
+    assert (model["dtype"], model["num_kv_heads"]) == ("float32", 2)
+    assert engine.trace.header.versions["torch"]
+
+
+# -- async ----------------------------------------------------------------------------------------
+
+
+def test_async_callers_submit_follow_and_abort(make: Make) -> None:
+    engine = make(running=True)
+
+    async def session() -> list[int]:
+        streams = await asyncio.gather(
+            *(engine.submit_async(f"prompt {i}", GREEDY) for i in range(5))
+        )
+        counts = []
+        for stream in streams:
+            counts.append(len([output async for output in stream]))
+        endless = await engine.submit_async("on", SamplingParams(max_tokens=900, ignore_eos=True))
+        await engine.pause_async()
+        assert await engine.abort_async(endless.request_id) == [endless.request_id]
+        await engine.step_async()
+        await engine.reset_prefix_cache_async()
+        return counts
+
+    assert asyncio.run(asyncio.wait_for(session(), 20)) == [4] * 5
+    check_log(engine)
+
+
+def test_a_caller_that_leaves_before_the_engine_answers_leaves_nothing(make: Make) -> None:
+    engine = make()
+
+    async def leave() -> None:
+        engine.thread.turn(lambda: time.sleep(0.2))
+        await asyncio.sleep(0.02)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(engine.submit_async("hello"), 0.05)
+
+    asyncio.run(leave())
+    wait_until(lambda: engine.num_unfinished == 0)
+    engine.step()
+    check_log(engine)
+
+
+# -- every stream ends ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_stream_ends_whatever_happens(make: Make, seed: int) -> None:
+    chance = random.Random(seed)
+    engine = make(num_gpu_blocks=12, max_num_seqs=3, max_num_batched_tokens=24)
+    streams: list[RequestStream] = []
+    for _ in range(60):
+        action = chance.choice(["submit", "submit", "phase", "step", "run", "pause", "abort"])
+        if action == "submit":
+            params = SamplingParams(max_tokens=chance.randint(1, 60), seed=seed)
+            streams.append(engine.submit("ab" * chance.randint(1, 50), params))
+        elif action == "phase":
+            engine.step_phase()
+        elif action == "step":
+            engine.step()
+        elif action == "run":
+            engine.run(chance.choice([None, 3, 200]))
+        elif action == "pause":
+            engine.pause()
+        elif streams:
+            engine.abort(chance.choice(streams).request_id)
+    check_log_when_paused(engine)
+    engine.run()
+    for stream in streams:
+        assert list(stream)[-1].finish_reason in ("stop", "length", "abort")
+    wait_until(lambda: not engine.status.has_work)
+    check_log_when_paused(engine)
+
+
+def check_log_when_paused(engine: AsyncLLM) -> None:
+    engine.pause()
+    check_log(engine)

@@ -1,0 +1,200 @@
+"""From tokens to the client's text: pieces, stop strings, ends, and the part of the state."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from engine.config import SamplingParams
+from engine.events import Event, RequestCompleted, TextEmitted
+from engine.output_processor import OutputProcessor, RequestLost, RequestStream
+from engine.outputs import EngineCoreOutput, RequestOutput
+from engine.request import Request
+from engine.tiny_model import byte_tokenizer
+from engine.trace import SCHEMA_VERSION, State, Trace, TraceHeader, check_patch, merge_patch
+
+EOS = 2
+
+
+def tokens(text: str) -> list[int]:
+    return [3 + byte for byte in text.encode()]
+
+
+class Desk:
+    """An output processor with its log, fed by hand."""
+
+    def __init__(self) -> None:
+        header = TraceHeader(
+            schema_version=SCHEMA_VERSION,
+            trace_id="t",
+            config={},
+            model={},
+            document="",
+            versions={},
+            started_at=0.0,
+            state={},
+        )
+        self.trace = Trace(header)
+        self.processor = OutputProcessor(byte_tokenizer(), self.trace)
+        self.state: State = {}
+
+    def add(self, prompt: str = "hi", **params: Any) -> RequestStream:
+        request = Request(
+            f"r{len(self.processor.states)}", tokens(prompt), SamplingParams(**params)
+        )
+        stream = self.processor.add_request(request, prompt, "http")
+        self.check()
+        return stream
+
+    def give(
+        self, stream: RequestStream, text: str | int, finish: str | None = None
+    ) -> list[tuple[str, str, int]]:
+        """A token (or a letter's) to a request, and a look at its part of the state."""
+        token = text if isinstance(text, int) else tokens(text)[0]
+        stopped = self.processor.process([EngineCoreOutput(stream.request_id, token, finish, None)])
+        self.check()
+        return stopped
+
+    def check(self) -> None:
+        changes = self.processor.take_changes()
+        check_patch(self.state, changes)
+        merge_patch(self.state, changes)
+        assert self.state == self.processor.snapshot()
+
+    def facts(self, kind: type[Any]) -> list[Any]:
+        return [
+            record.facts
+            for record in self.trace.records
+            if isinstance(record, Event) and isinstance(record.facts, kind)
+        ]
+
+
+def read(stream: RequestStream) -> list[RequestOutput]:
+    outputs = []
+    while (output := stream.get_nowait()) is not None:
+        outputs.append(output)
+    return outputs
+
+
+def test_each_token_s_text_goes_out_and_into_the_state() -> None:
+    desk = Desk()
+    stream = desk.add("hé")
+    desk.give(stream, "a")
+    desk.give(stream, "b", "length")
+    assert [output.text for output in read(stream)] == ["a", "b"]
+    record = desk.state["requests"]["r0"]
+    assert record["prompt"] == "hé" and record["source"] == "http"
+    assert record["prompt_pieces"] == ["h", "", "é"]
+    assert record["output_pieces"] == {"0": "a", "1": "b"}
+    assert [(f.text, f.index) for f in desk.facts(TextEmitted)] == [("a", 0), ("b", 1)]
+    assert [f.finish_reason for f in desk.facts(RequestCompleted)] == ["length"]
+    assert stream.ended
+
+
+def test_an_unfinished_character_waits_for_its_last_byte() -> None:
+    desk = Desk()
+    stream = desk.add()
+    for byte in "é".encode():
+        desk.give(stream, 3 + byte)
+    assert [output.text for output in read(stream)] == ["", "é"]
+    assert desk.state["requests"]["r0"]["output_pieces"] == {"0": "", "1": "é"}
+    assert [f.text for f in desk.facts(TextEmitted)] == ["é"]
+
+
+def test_what_never_became_a_character_comes_at_the_end() -> None:
+    desk = Desk()
+    stream = desk.add()
+    desk.give(stream, 3 + "é".encode()[0], "length")
+    assert read(stream)[0].text == "\ufffd"
+
+
+def test_a_stop_string_over_two_tokens_ends_the_request_and_is_not_shown() -> None:
+    desk = Desk()
+    stream = desk.add(stop=("zz", "xy"))
+    assert desk.give(stream, "a") == []
+    assert desk.give(stream, "x") == []
+    assert desk.give(stream, "y") == [("r0", "xy", 1)]
+    outputs = read(stream)
+    assert "".join(output.text for output in outputs) == "a"
+    assert (outputs[-1].finish_reason, outputs[-1].stop_reason) == ("stop", "xy")
+    # A token that was on its way already has nobody to go to.
+    assert desk.give(stream, "b") == []
+    assert read(stream) == []
+
+
+def test_held_text_goes_out_when_it_is_no_stop_string_or_nothing_follows() -> None:
+    desk = Desk()
+    first, second = desk.add(stop=("xyz",)), desk.add(stop=("xyz",))
+    for letter in "xyw":
+        desk.give(first, letter)
+    assert [output.text for output in read(first)] == ["", "", "xyw"]
+    desk.give(second, "x")
+    desk.give(second, "y", "length")
+    assert "".join(output.text for output in read(second)) == "xy"
+
+
+def test_the_token_that_ends_the_text_is_no_part_of_it() -> None:
+    desk = Desk()
+    stream, other = desk.add(), desk.add()
+    desk.give(stream, "a")
+    desk.give(stream, EOS, "stop")
+    desk.give(other, "q", "stop")  # a stop token that is a letter
+    assert "".join(output.text for output in read(stream)) == "a"
+    assert read(other)[0].text == ""
+    assert desk.state["requests"]["r0"]["output_pieces"] == {"0": "a", "1": ""}
+
+
+def test_an_abort_and_a_failure_end_the_streams() -> None:
+    desk = Desk()
+    aborted, lost = desk.add(), desk.add()
+    desk.processor.abort([aborted.request_id, "unknown"])
+    assert read(aborted)[-1].finish_reason == "abort"
+    desk.give(lost, "a")
+    desk.processor.fail_all(RequestLost("gone"))
+    assert lost.get_nowait() is not None  # what was there is still read
+    with pytest.raises(RequestLost, match="gone"):
+        lost.get_nowait()
+    assert not desk.processor.open
+
+
+def test_forgotten_requests_leave_the_state() -> None:
+    desk = Desk()
+    stream = desk.add()
+    desk.give(stream, "a", "length")
+    desk.processor.forget(["r0"])
+    assert desk.processor.snapshot() == {}
+
+
+def test_a_stream_is_read_from_another_thread_as_it_comes() -> None:
+    desk = Desk()
+    stream = desk.add()
+    seen: list[str] = []
+    reader = threading.Thread(target=lambda: seen.extend(output.text for output in stream))
+    reader.start()
+    for letter in "abc":
+        desk.give(stream, letter)
+    desk.give(stream, "d", "length")
+    reader.join(5)
+    assert seen == ["a", "b", "c", "d"]
+
+
+def test_a_stream_is_read_by_asyncio_as_it_comes() -> None:
+    desk = Desk()
+    stream = desk.add()
+
+    async def follow() -> list[str]:
+        writer = threading.Timer(
+            0.02, lambda: [desk.give(stream, "a"), desk.give(stream, EOS, "stop")]
+        )
+        writer.start()
+        return [output.text async for output in stream]
+
+    assert asyncio.run(asyncio.wait_for(follow(), 5)) == ["a", ""]
+
+    async def again() -> list[str]:
+        return [output.text async for output in stream]
+
+    assert asyncio.run(asyncio.wait_for(again(), 5)) == []
