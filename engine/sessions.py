@@ -1,0 +1,359 @@
+"""Who has which engine: one model a process, one engine a session, one for everybody else.
+
+A session is its key, which cannot be guessed and which the browser's tab keeps. Its engine is made
+on first use, has a small pool of its own, and is put to rest after half an hour without a sign of
+its tab; the key stays good, and the next use makes a fresh engine. Requests without a key go to
+the shared engine. Has no counterpart in vLLM, which serves one engine a process.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.async_llm import AsyncLLM, EngineError, MakeRunner, model_facts
+from engine.config import ConfigError, EngineConfig
+from engine.engine_thread import EngineThread
+from engine.model_fetch import ModelError, Progress
+
+if TYPE_CHECKING:
+    from engine.model_loader import LoadedModel
+
+IDLE_SECONDS = 30 * 60
+SWEEP_SECONDS = 60.0
+MAX_SESSIONS = 10_000  # keys remembered; the longest unseen one is forgotten first
+MAX_ENGINES = 32  # sessions with an engine at once
+YIELD_SECONDS = 60  # unseen for so long, an engine makes room for a new session's
+POOL_SHARE = 4  # a pool may take one part in so many of the memory
+SHARED_CONFIG = EngineConfig(num_gpu_blocks=256, max_num_batched_tokens=256, max_num_seqs=16)
+SHARED_KEY = "EMPTY"  # what clients send that need no key, by custom
+RESTED = (
+    "This session was not seen for {minutes} minutes, so its engine was put to rest. "
+    "A fresh one has been made with the same settings; the old trace is gone."
+)
+
+log = logging.getLogger("glassbox")
+LoadModel = Callable[[Callable[[Progress], None]], "LoadedModel"]
+
+
+class ModelStatus(NamedTuple):
+    """How far the model is. `stage` is `idle`, a stage of `Progress`, `ready` or `failed`."""
+
+    stage: str
+    done: int
+    total: int
+    unit: str
+    message: str  # what a person should read
+
+
+class ModelNotReady(EngineError):
+    """No engine can be made yet, or ever; the message says how far the model is."""
+
+    def __init__(self, status: ModelStatus):
+        super().__init__(status.message)
+        self.status = status
+
+
+class TooManySessions(EngineError):
+    """Every engine that this server may hold is in use."""
+
+
+@dataclass
+class Session:
+    """What is remembered of a key."""
+
+    last_seen: float
+    config: EngineConfig = field(default_factory=EngineConfig)
+    engine: AsyncLLM | None = None
+    rested: bool = False  # its last engine was put to rest
+    notice: str | None = None  # what its tab should be told about its engine
+
+
+class Sessions:
+    """All sessions of the process, the shared engine, and the model that they share."""
+
+    def __init__(
+        self,
+        load: LoadModel | None = None,
+        *,
+        shared_enabled: bool | None = None,
+        idle_seconds: float = IDLE_SECONDS,
+        max_engines: int = MAX_ENGINES,
+        clock: Callable[[], float] = time.monotonic,
+        make_runner: MakeRunner | None = None,
+    ):
+        self.thread = EngineThread()
+        self.document = ""  # title of the architecture document, for the logs' headers
+        self.shared_enabled = (
+            shared_from_environment() if shared_enabled is None else shared_enabled
+        )
+        self.idle_seconds = idle_seconds
+        self.max_engines = max_engines
+        self.model: LoadedModel | None = None
+        self._load = load or load_default
+        self._clock = clock
+        self._make_runner = make_runner
+        self._lock = threading.RLock()  # of what follows; the engine thread never waits for it
+        self._sessions: dict[str, Session] = {}  # longest unseen first
+        self._shared: AsyncLLM | None = None
+        self._status = ModelStatus("idle", 0, 0, "", "the model is not loaded yet")
+        self._loader: threading.Thread | None = None
+        self._loaded = threading.Event()
+
+    # -- the model ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Load the model in the background; the page is there meanwhile."""
+        with self._lock:
+            if self._loader is None:
+                self._loader = threading.Thread(
+                    target=self._load_model, name="model-loader", daemon=True
+                )
+                self._loader.start()
+                self._sweep_later()
+
+    def model_status(self) -> ModelStatus:
+        """How far the model is."""
+        return self._status
+
+    def wait_for_model(self, timeout: float | None = None) -> LoadedModel:
+        """The model, once it is loaded; raises `ModelNotReady` if it cannot be, or not in time."""
+        self.start()
+        self._loaded.wait(timeout)
+        return self._ready_model()
+
+    def _load_model(self) -> None:
+        try:
+            model = self._load(self._report)
+        except ModelError as error:
+            log.error("the model cannot be loaded: %s", error)
+            self._status = ModelStatus("failed", 0, 0, "", str(error))
+        except Exception as error:
+            log.exception("the model cannot be loaded")
+            what = (
+                f"the model cannot be loaded ({type(error).__name__}); the server's log says more"
+            )
+            self._status = ModelStatus("failed", 0, 0, "", what)
+        else:
+            gc.collect()
+            gc.freeze()  # hundreds of thousands of objects that no collection needs to visit again
+            self.model = model
+            self._status = ModelStatus("ready", 1, 1, "", f"{model.name} is loaded")
+        finally:
+            self._loaded.set()
+
+    def _report(self, progress: Progress) -> None:
+        if progress.stage != "ready":  # ready is when engines can be made of it
+            self._status = ModelStatus(*progress, f"the model is not ready yet: {progress}")
+
+    def _ready_model(self) -> LoadedModel:
+        if self.model is None:
+            raise ModelNotReady(self._status)
+        return self.model
+
+    # -- sessions -------------------------------------------------------------------------------
+
+    def create(self) -> str:
+        """A new session's key."""
+        key = "gb-" + secrets.token_urlsafe(24)
+        with self._lock:
+            while len(self._sessions) >= MAX_SESSIONS:
+                self._rest(self._sessions.pop(next(iter(self._sessions))))
+            self._sessions[key] = Session(self._clock())
+        return key
+
+    def knows(self, key: str) -> bool:
+        """Whether this is a session's key."""
+        return key in self._sessions
+
+    def touch(self, key: str) -> None:
+        """The session's tab is there."""
+        with self._lock:
+            session = self._sessions.pop(key, None)
+            if session is not None:
+                session.last_seen = self._clock()
+                self._sessions[key] = session
+
+    def get(self, key: str) -> AsyncLLM | None:
+        """The session's engine; None for a key that is no session's.
+
+        Raises ModelNotReady, TooManySessions, or ConfigError where no engine can be made.
+        """
+        with self._lock:
+            session = self._sessions.get(key)
+            if session is None:
+                return None
+            self.touch(key)
+            if session.engine is None:
+                session.engine = self._make_session_engine(session)
+            return session.engine
+
+    def notice(self, key: str) -> str | None:
+        """What the session's tab should be told about its engine, if anything."""
+        session = self._sessions.get(key)
+        return session.notice if session is not None else None
+
+    def shared(self) -> AsyncLLM | None:
+        """The engine of all who bring no key; None where the setting turns it off."""
+        if not self.shared_enabled:
+            return None
+        with self._lock:
+            if self._shared is None:
+                self._shared = self._make_engine(SHARED_CONFIG, running=True)
+            if self._shared.failed is not None:  # it belongs to nobody who could reset it
+                self._shared.reset()
+                self._shared.run()
+            return self._shared
+
+    def check_config(self, config: EngineConfig) -> EngineConfig:
+        """`config`, resolved for the model; ConfigError where it, or its pool, is too large."""
+        model = self._ready_model()
+        resolved = config.resolve(model.max_model_len)
+        check_pool_size(config, model)
+        return resolved
+
+    def num_engines(self) -> int:
+        """Sessions that have an engine now."""
+        with self._lock:
+            return sum(session.engine is not None for session in self._sessions.values())
+
+    def _make_session_engine(self, session: Session) -> AsyncLLM:
+        self._make_room()
+        engine = self._make_engine(session.config)
+        session.notice = None
+        if session.rested:
+            session.notice = RESTED.format(minutes=round(self.idle_seconds / 60))
+        session.rested = False
+        return engine
+
+    def _make_engine(self, config: EngineConfig, running: bool = False) -> AsyncLLM:
+        self.check_config(config)
+        return AsyncLLM(
+            self._ready_model(),
+            config,
+            self.thread,
+            running=running,
+            document=self.document,
+            make_runner=self._make_runner,
+            check_config=self.check_config,
+        )
+
+    def _make_room(self) -> None:
+        """Where there are too many engines, put the longest unseen one to rest, or refuse."""
+        if self.num_engines() < self.max_engines:
+            return
+        for session in self._sessions.values():
+            unseen = self._clock() - session.last_seen
+            if session.engine is not None and unseen >= min(YIELD_SECONDS, self.idle_seconds):
+                self._rest(session)
+                return
+        raise TooManySessions(
+            f"all {self.max_engines} engines of this server are in use; try again in some minutes"
+        )
+
+    # -- rest -----------------------------------------------------------------------------------
+
+    def sweep(self) -> None:
+        """Put to rest the engines whose session was not seen for too long."""
+        with self._lock:
+            now = self._clock()
+            for session in self._sessions.values():
+                if now - session.last_seen >= self.idle_seconds:
+                    self._rest(session)
+
+    def _rest(self, session: Session) -> None:
+        if session.engine is not None:
+            session.config = session.engine.requested_config
+            session.engine.close_soon()
+            session.engine, session.rested = None, True
+
+    def _sweep_later(self) -> None:
+        def sweep() -> None:
+            # In a thread of its own: whoever holds the lock may be waiting for the engine thread.
+            threading.Thread(target=self.sweep, name="sweep", daemon=True).start()
+            self._sweep_later()
+
+        self.thread.later(SWEEP_SECONDS, sweep)
+
+    def close(self) -> None:
+        """End all requests and the engine thread; for the end of the process."""
+        with self._lock:
+            engines = [s.engine for s in self._sessions.values() if s.engine is not None]
+            engines += [self._shared] if self._shared is not None else []
+            for engine in engines:
+                engine.close_soon()
+        self.thread.stop()
+
+
+def load_default(report: Callable[[Progress], None]) -> LoadedModel:
+    """The model that $MODEL names; the import of torch takes seconds and happens only here."""
+    report(Progress("load", 0, 0, ""))
+    from engine.model_loader import load_model
+
+    return load_model(progress=report)
+
+
+def shared_from_environment() -> bool:
+    """GLASSBOX_SHARED_ENGINE=0 turns the shared engine off."""
+    return os.environ.get("GLASSBOX_SHARED_ENGINE", "1").strip().lower() not in ("0", "false", "no")
+
+
+def check_pool_size(config: EngineConfig, model: LoadedModel) -> None:
+    """Raise ConfigError where the KV cache would take too large a part of the memory."""
+    block_bytes = config.block_size * int(model_facts(model)["kv_bytes_per_token"])
+    wanted = config.num_gpu_blocks * block_bytes
+    limit = memory_bytes(model) // POOL_SHARE
+    if wanted > limit:
+        raise ConfigError(
+            f"num_gpu_blocks: {config.num_gpu_blocks} blocks of {config.block_size} tokens take "
+            f"{wanted / 1e9:.1f} GB, and a session may take {limit / 1e9:.1f} GB; set it to "
+            f"{limit // block_bytes} or less",
+            field="num_gpu_blocks",
+        )
+
+
+def memory_bytes(model: LoadedModel) -> int:
+    """Of the device that the KV cache lies on."""
+    import torch
+
+    if next(model.model.parameters()).device.type == "cuda":
+        return int(torch.cuda.get_device_properties(0).total_memory)
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):  # not on this system
+        return 8 << 30
+
+
+_registry: Sessions | None = None
+_registry_lock = threading.Lock()
+
+
+def registry() -> Sessions:
+    """The process's sessions: the same object, whoever asks."""
+    global _registry
+    with _registry_lock:
+        if _registry is None:
+            _registry = Sessions()
+        return _registry
+
+
+def get(key: str) -> AsyncLLM | None:
+    """The engine of a session of this process; see `Sessions.get`."""
+    return registry().get(key)
+
+
+def shared() -> AsyncLLM | None:
+    """The engine of those who bring no key; see `Sessions.shared`."""
+    return registry().shared()
+
+
+def model_status() -> ModelStatus:
+    """How far the model is."""
+    return registry().model_status()
