@@ -1,0 +1,36 @@
+"""Glassbox as one ASGI application: the page, the API, the event stream and the assets.
+
+`python app.py` (reads HOST, PORT and MODEL), `streamlit run app.py` and `uvicorn app:app` start it.
+"""
+
+import sys
+from pathlib import Path
+
+import streamlit as st
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
+
+from engine.api_server import routes
+from engine.http_guard import guards
+from engine.serve import lifespan_of, serve
+from engine.sessions import registry
+from views.server_config import use_project_settings, warn_only
+
+ROOT = Path(__file__).resolve().parent
+
+use_project_settings(__file__)
+if __name__ == "__main__":
+    warn_only()
+
+app = st.App(
+    ROOT / "views" / "page.py",
+    lifespan=lifespan_of(registry()),
+    routes=[
+        *routes(registry()),
+        Mount("/assets", StaticFiles(directory=ROOT / "views" / "assets")),
+    ],
+    middleware=guards(),
+)
+
+if __name__ == "__main__":
+    sys.exit(serve(app))

@@ -1,0 +1,234 @@
+"""What goes over the wire under /v1: OpenAI's requests, responses and errors as far as served.
+
+vLLM 0.26.0: `vllm/entrypoints/openai/` (protocol modules). A parameter that is not served yet is
+refused with its name, unless its value asks for nothing; so is one that nobody knows.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+
+from engine.config import MAX_STOP_STRINGS, MAX_STOP_TOKENS, SamplingParams
+
+MAX_PROMPTS = 64  # in one completion request
+
+Number = StrictInt | StrictFloat
+StopStrings = Annotated[list[StrictStr], Field(max_length=MAX_STOP_STRINGS)]
+StopTokens = Annotated[list[StrictInt], Field(max_length=MAX_STOP_TOKENS)]
+TokenIds = list[StrictInt]
+
+# Parameters that change nothing about the answer here, whatever they say.
+IGNORED = frozenset(
+    ("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key")
+)
+# Parameters that are not served yet, with the values that ask for nothing.
+NOT_YET: dict[str, tuple[Any, ...]] = {
+    "n": (1,),
+    "best_of": (1,),
+    "echo": (False,),
+    "suffix": ("",),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "prompt_logprobs": (),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "repetition_penalty": (1,),
+    "min_p": (0,),
+    "logit_bias": ({},),
+    "response_format": ({"type": "text"},),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "parallel_tool_calls": (True, False),
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "modalities": (["text"],),
+    "audio": (),
+    "prediction": (),
+    "reasoning_effort": (),
+    "verbosity": (),
+    "web_search_options": (),
+    "guided_json": (),
+    "guided_regex": (),
+    "guided_choice": (),
+    "structured_outputs": (),
+    "bad_words": ([],),
+    "use_beam_search": (False,),
+    "length_penalty": (1,),
+    "truncate_prompt_tokens": (),
+    "include_stop_str_in_output": (False,),
+    "skip_special_tokens": (True,),
+    "spaces_between_special_tokens": (True,),
+    "add_special_tokens": (),
+    "add_generation_prompt": (True,),
+    "continue_final_message": (False,),
+}
+
+
+class ApiError(Exception):
+    """An error for the client, as OpenAI words them: `param` names the field that is wrong."""
+
+    def __init__(
+        self,
+        message: str,
+        status: int = 400,
+        param: str | None = None,
+        code: str | None = None,
+        kind: str | None = None,
+    ):
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.param = param
+        self.code = code
+        self.kind = kind or ("server_error" if status >= 500 else "invalid_request_error")
+
+    def body(self) -> dict[str, Any]:
+        """The error object."""
+        return {
+            "error": {
+                "message": self.message,
+                "type": self.kind,
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+
+class StreamOptions(BaseModel):
+    """What a stream brings besides text."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    include_usage: StrictBool = False
+
+
+class GenerationRequest(BaseModel):
+    """What both endpoints share. Unknown names are collected, so that they can be answered."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model: StrictStr | None = None
+    max_tokens: StrictInt | None = Field(None, ge=1)
+    min_tokens: StrictInt = Field(0, ge=0)
+    temperature: Number | None = Field(None, ge=0, le=100)
+    top_p: Number | None = Field(None, gt=0, le=1)
+    top_k: StrictInt | None = Field(None, ge=-1)  # -1, too, is all tokens
+    seed: StrictInt | None = Field(None, ge=0, lt=2**63)
+    stop: StrictStr | StopStrings | None = None
+    stop_token_ids: StopTokens | None = None
+    ignore_eos: StrictBool = False
+    priority: StrictInt = Field(0, ge=-(2**31), lt=2**31)
+    stream: StrictBool | None = None
+    stream_options: StreamOptions | None = None
+
+    def check_extras(self) -> None:
+        """Raise ApiError for a parameter that is not served, naming it."""
+        for name, value in (self.model_extra or {}).items():
+            if name in IGNORED or value is None or asks_nothing(name, value):
+                continue
+            if name in NOT_YET:
+                raise ApiError(f"{name}: not supported yet", param=name, code="unsupported")
+            raise ApiError(
+                f"{name}: there is no such parameter", param=name, code="unknown_parameter"
+            )
+        if self.stream_options is not None and not self.stream:
+            raise ApiError(
+                "stream_options: only a stream has them; set stream to true",
+                param="stream_options",
+            )
+
+    def sampling_params(self, max_tokens: int) -> SamplingParams:
+        """The engine's parameters; raises ConfigError."""
+        stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        values: dict[str, Any] = {
+            "max_tokens": max_tokens,
+            "min_tokens": self.min_tokens,
+            "stop": tuple(stop),
+            "stop_token_ids": tuple(self.stop_token_ids or ()),
+            "ignore_eos": self.ignore_eos,
+            "seed": self.seed,
+        }
+        if self.top_k is not None:
+            values["top_k"] = max(self.top_k, 0)
+        for name in ("temperature", "top_p"):
+            value = getattr(self, name)
+            if value is not None:
+                values[name] = float(value)
+        return SamplingParams.parse(values)
+
+    @property
+    def wants_usage(self) -> bool:
+        """Whether the stream ends with the usage."""
+        return self.stream_options is not None and self.stream_options.include_usage
+
+
+class CompletionRequest(GenerationRequest):
+    """The body of POST /v1/completions."""
+
+    prompt: StrictStr | TokenIds | list[StrictStr] | list[TokenIds]
+
+    def prompts(self) -> list[str | list[int]]:
+        """One prompt for each choice of the answer."""
+        if isinstance(self.prompt, str):
+            return [self.prompt]
+        if not self.prompt:
+            raise ApiError("prompt: it is empty; give at least one token", param="prompt")
+        if len(self.prompt) > MAX_PROMPTS and not isinstance(self.prompt[0], int):
+            raise ApiError(
+                f"prompt: {len(self.prompt)} prompts in one request, at most {MAX_PROMPTS} go",
+                param="prompt",
+            )
+        if isinstance(self.prompt[0], int):
+            return [[token for token in self.prompt if isinstance(token, int)]]
+        return [item for item in self.prompt if not isinstance(item, int)]
+
+
+class TextPart(BaseModel):
+    """A piece of a message's content."""
+
+    type: Literal["text"]
+    text: StrictStr
+
+
+class ChatMessage(BaseModel):
+    """One turn of a conversation."""
+
+    model_config = ConfigDict(extra="allow")
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: StrictStr | list[TextPart]
+
+    def plain(self) -> dict[str, str]:
+        """The message as chat templates know it."""
+        if isinstance(self.content, str):
+            text = self.content
+        else:
+            text = "\n".join(part.text for part in self.content)
+        return {"role": "system" if self.role == "developer" else self.role, "content": text}
+
+
+class ChatRequest(GenerationRequest):
+    """The body of POST /v1/chat/completions."""
+
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=1_000)]
+    max_completion_tokens: StrictInt | None = Field(None, ge=1)
+
+
+def asks_nothing(name: str, value: Any) -> bool:
+    """Whether a parameter that is not served has the value that means doing without it."""
+    return any(
+        value == idle and isinstance(value, bool) == isinstance(idle, bool)
+        for idle in NOT_YET.get(name, ())
+    )
+
+
+def usage(prompt_tokens: int, completion_tokens: int, cached_tokens: int) -> dict[str, Any]:
+    """OpenAI's usage object."""
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": cached_tokens},
+    }

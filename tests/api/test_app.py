@@ -1,0 +1,170 @@
+"""app.py as users start it: one line, one port, an orderly end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from queue import Empty, Queue
+
+import httpx
+import pytest
+
+from tests.api.live_server import Events
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class App:
+    """A process that serves the application."""
+
+    def __init__(self, command: list[str], cwd: Path = ROOT, **environ: str):
+        self.process = subprocess.Popen(
+            [sys.executable, *command],
+            cwd=cwd,
+            env={**os.environ, "MODEL": "tiny-random", "HOST": "", **environ},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.lines: list[str] = []
+        self._queue: Queue[str] = Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line)
+            self._queue.put(line)
+
+    def wait_for(self, pattern: str, seconds: float = 60) -> str:
+        """The first group of the first line that matches."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                line = self._queue.get(timeout=max(0.0, deadline - time.monotonic()))
+            except Empty:
+                raise AssertionError(f"no {pattern!r} in {self.lines}") from None
+            match = re.search(pattern, line)
+            if match:
+                return match[1]
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def started() -> Iterator[list[App]]:
+    apps: list[App] = []
+    yield apps
+    for app in apps:
+        app.end()
+
+
+def wait_for_model(url: str) -> None:
+    deadline = time.monotonic() + 60
+    while httpx.get(f"{url}/health").json()["status"] != "ok":
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def test_python_app_serves_from_anywhere_and_ends_with_open_streams(
+    started: list[App], tmp_path: Path
+) -> None:
+    app = App([str(ROOT / "app.py")], cwd=tmp_path, PORT="0")
+    started.append(app)
+    url = app.wait_for(r"(http://127\.0\.0\.1:\d+)")
+    # The page is there before the model is.
+    assert "<title>" in httpx.get(url).text
+    assert httpx.get(f"{url}/_stcore/health").status_code == 200
+    asset = httpx.get(f"{url}/assets/style.css")
+    assert asset.status_code == 200 and asset.headers["cache-control"] == "no-cache"
+    assert "script-src 'self' blob:" in httpx.get(url).headers["content-security-policy"]
+    wait_for_model(url)
+    with httpx.Client(base_url=url, timeout=20) as client:
+        key = client.post("/api/session").json()["key"]
+        client.headers["Authorization"] = f"Bearer {key}"
+        # An event stream, and an answer that a paused engine will never give.
+        with client.stream("GET", "/api/events") as answer:
+            assert Events(answer).next()[0] == "header"
+            waiting = threading.Thread(target=post_and_wait, args=(url, key))
+            waiting.start()
+            time.sleep(0.3)
+            began = time.monotonic()
+            app.process.send_signal(signal.SIGTERM)
+            app.process.wait(10)
+            assert time.monotonic() - began < 3.5
+        waiting.join(5)
+    assert "".join(app.lines) == f"Glassbox is at {url}\n"
+
+
+def post_and_wait(url: str, key: str) -> None:
+    try:
+        answer = httpx.post(
+            f"{url}/v1/completions",
+            json={"prompt": "a"},
+            headers={"Authorization": f"Bearer {key}"},
+            timeout=20,
+        )
+        assert answer.status_code == 503
+    except httpx.TransportError:
+        pass
+
+
+@pytest.mark.parametrize("command", [["-m", "uvicorn", "app:app"], ["-m", "streamlit", "run"]])
+def test_other_ways_to_start_it(started: list[App], command: list[str]) -> None:
+    port = free_port()
+    if "streamlit" in command:
+        command = [*command, "app.py", "--server.port", str(port)]
+    else:
+        command = [*command, "--port", str(port)]
+    app = App(command)
+    started.append(app)
+    url = f"http://127.0.0.1:{port}"
+    app.wait_for(rf"({port})")
+    wait_for_model(url)
+    with httpx.Client(base_url=url, timeout=20) as client:
+        key = client.post("/api/session").json()["key"]
+        client.headers["Authorization"] = f"Bearer {key}"
+        ticket = client.post("/api/events/ticket").json()["ticket"]
+        with client.stream("GET", f"/api/events?ticket={ticket}") as answer:
+            assert Events(answer).next()[0] == "header"
+            began = time.monotonic()
+            app.process.send_signal(signal.SIGTERM)
+            app.process.wait(10)
+            assert time.monotonic() - began < 3.5
+    output = "".join(app.lines)
+    assert ticket not in output and key not in output and "Traceback" not in output
+
+
+@pytest.mark.parametrize("port", ["eighty", "-1", "65536"])
+def test_a_bad_port_is_one_clear_line(started: list[App], port: str) -> None:
+    app = App(["app.py"], PORT=port)
+    started.append(app)
+    assert app.process.wait(30) == 1
+    app.wait_for(f"(PORT is '{port}'; it must be a number)", 5)
+    assert len(app.lines) == 1
+
+
+def test_a_port_in_use_is_one_clear_line(started: list[App]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        app = App(["app.py"], PORT=str(port))
+        started.append(app)
+        assert app.process.wait(30) == 1
+        app.wait_for(f"(cannot listen at 127.0.0.1:{port})", 5)
+    assert len(app.lines) == 1

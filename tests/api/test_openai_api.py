@@ -1,0 +1,400 @@
+"""/v1 as the openai client and plain HTTP see it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from engine.async_llm import AsyncLLM
+from engine.config import EngineConfig
+from engine.model_loader import load_model
+from engine.sessions import Sessions
+from tests.api.live_server import Server, blocks_in_use, eventually, serving
+
+MODEL = "tiny-random"
+
+
+def openai_client(server: Server, key: str = "EMPTY") -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0, timeout=20)
+
+
+def error_of(answer: httpx.Response) -> dict[str, Any]:
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert "Traceback" not in error["message"]
+    assert isinstance(error, dict)
+    return error
+
+
+def test_models_names_the_model_and_how_long_a_request_may_be(server: Server) -> None:
+    models = openai_client(server).models.list().data
+    assert [model.id for model in models] == [MODEL]
+    assert openai_client(server).models.retrieve(MODEL).id == MODEL
+    assert models[0].model_dump()["max_model_len"] == 2048
+
+
+def test_completion_on_the_shared_engine(server: Server) -> None:
+    answer = openai_client(server).completions.create(
+        model=MODEL, prompt="once upon", max_tokens=7, temperature=0
+    )
+    assert answer.usage is not None
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (9, 7)
+    assert answer.usage.total_tokens == 16
+    assert answer.choices[0].finish_reason == "length"
+    assert answer.object == "text_completion" and answer.id.startswith("cmpl-r")
+
+
+def test_stream_brings_the_text_of_the_whole_answer(server: Server) -> None:
+    client = openai_client(server)
+    arguments: Any = {"model": MODEL, "prompt": "once upon", "max_tokens": 12, "temperature": 0}
+    whole = client.completions.create(**arguments)
+    chunks = list(client.completions.create(stream=True, **arguments))
+    assert "".join(chunk.choices[0].text for chunk in chunks) == whole.choices[0].text
+    assert chunks[-1].choices[0].finish_reason == "length"
+    assert all(chunk.choices[0].finish_reason is None for chunk in chunks[:-1])
+    assert all(chunk.usage is None for chunk in chunks)
+
+
+def test_stream_ends_with_the_usage_where_it_is_wanted(server: Server) -> None:
+    chunks = list(
+        openai_client(server).chat.completions.create(
+            model=MODEL,
+            messages=[{"role": "user", "content": "hi"}],
+            max_completion_tokens=5,
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+    )
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert chunks[-1].choices == []
+    assert chunks[-1].usage is not None
+    assert chunks[-1].usage.completion_tokens == 5
+    assert all(chunk.usage is None for chunk in chunks[:-1])
+
+
+def test_chat_uses_the_template_and_takes_text_parts(server: Server) -> None:
+    client = openai_client(server)
+    plain = client.chat.completions.create(
+        model=MODEL, messages=[{"role": "user", "content": "hi"}], max_tokens=6, temperature=0
+    )
+    parts = client.chat.completions.create(
+        model=MODEL,
+        messages=[{"role": "user", "content": [{"type": "text", "text": "hi"}]}],
+        max_tokens=6,
+        temperature=0,
+    )
+    assert plain.choices[0].message.content == parts.choices[0].message.content
+    assert plain.usage is not None
+    # <|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n, a token a byte or special.
+    assert plain.usage.prompt_tokens == 21
+
+
+def test_token_ids_and_several_prompts(server: Server) -> None:
+    client = openai_client(server)
+    one = client.completions.create(model=MODEL, prompt="ab", max_tokens=4, temperature=0)
+    ids = client.completions.create(
+        model=MODEL, prompt=[3 + ord("a"), 3 + ord("b")], max_tokens=4, temperature=0
+    )
+    many = client.completions.create(model=MODEL, prompt=["xyz", "ab"], max_tokens=4, temperature=0)
+    assert ids.choices[0].text == one.choices[0].text
+    assert [choice.index for choice in many.choices] == [0, 1]
+    assert many.choices[1].text == one.choices[0].text
+    assert many.usage is not None and many.usage.prompt_tokens == 5
+
+
+def test_a_seed_repeats_and_a_stop_string_ends(server: Server) -> None:
+    client = openai_client(server)
+    arguments: Any = {"model": MODEL, "prompt": "q", "max_tokens": 40, "seed": 11}
+    first = client.completions.create(**arguments).choices[0].text
+    assert client.completions.create(**arguments).choices[0].text == first
+    stop = next(letter for letter in first[5:] if letter.isascii() and letter.isalnum())
+    stopped = client.completions.create(stop=stop, **arguments).choices[0]
+    assert stopped.finish_reason == "stop"
+    assert stopped.text == first[: first.index(stop)]
+
+
+def test_cached_tokens_of_a_repeated_prompt_are_told(server: Server) -> None:
+    key, engine = server.session()
+    engine.run()
+    client = openai_client(server, key)
+    usages = [
+        client.completions.create(model=MODEL, prompt="p" * 40, max_tokens=1).usage
+        for _ in range(2)
+    ]
+    cached = [usage.prompt_tokens_details.cached_tokens for usage in usages]  # type: ignore[union-attr]
+    assert cached == [0, 32]
+
+
+def test_a_session_s_key_leads_to_its_engine(server: Server) -> None:
+    key, engine = server.session()
+    _, other = server.session()
+    engine.run()
+    before = len(other.trace.records)
+    with server.client(key) as client:
+        answer = client.post("/v1/completions", json={"prompt": "hello", "max_tokens": 3})
+    assert answer.headers["x-request-id"] == "r0"
+    request = engine.trace.state()["requests"]["r0"]
+    assert request["source"] == "http" and request["prompt"] == "hello"
+    assert len(other.trace.records) == before and other.trace.state()["requests"] == {}
+
+
+def test_unknown_key_is_a_401_that_does_not_repeat_it(server: Server) -> None:
+    with pytest.raises(openai.AuthenticationError) as caught:
+        openai_client(server, "sk-invented").models.list()
+    assert "sk-invented" not in str(caught.value)
+    with server.client() as client:
+        answer = client.get("/v1/models", headers={"Authorization": "Basic abc"})
+    assert answer.status_code == 401
+    assert error_of(answer)["code"] == "invalid_api_key"
+
+
+def test_without_the_shared_engine_a_key_is_needed() -> None:
+    sessions = Sessions(lambda report: load_model(MODEL, report), shared_enabled=False)
+    with serving(sessions) as server:
+        sessions.wait_for_model(60)
+        with server.client() as client:
+            assert client.get("/v1/models").status_code == 401
+            assert client.post("/api/events/ticket", headers=bearer("EMPTY")).status_code == 401
+        key, _ = server.session()
+        with server.client(key) as client:
+            assert client.get("/v1/models").status_code == 200
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "param"),
+    [
+        ({"temperature": -1}, "temperature"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"top_p": 0}, "top_p"),
+        ({"top_k": -2}, "top_k"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": "5"}, "max_tokens"),
+        ({"max_tokens": True}, "max_tokens"),
+        ({"seed": -1}, "seed"),
+        ({"stop": [""]}, "stop"),
+        ({"stop": ["a"] * 17}, "stop"),
+        ({"stop_token_ids": ["x"]}, "stop_token_ids"),
+        ({"prompt": ""}, "prompt"),
+        ({"prompt": []}, "prompt"),
+        ({"prompt": [1, "a"]}, "prompt"),
+        ({"prompt": [259]}, "prompt"),
+        ({"prompt": [-1]}, "prompt"),
+        ({"prompt": None}, "prompt"),
+        ({"stream_options": {"include_usage": True}}, "stream_options"),
+        ({"priority": 3}, "priority"),
+        ({"n": 2}, "n"),
+        ({"logprobs": 0}, "logprobs"),
+        ({"echo": True}, "echo"),
+        ({"min_p": 0.1}, "min_p"),
+        ({"presence_penalty": 0.5}, "presence_penalty"),
+        ({"logit_bias": {"5": 1}}, "logit_bias"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"tools": [{}]}, "tools"),
+        ({"temprature": 1}, "temprature"),
+    ],
+)
+def test_bad_parameters_are_named(server: Server, changes: dict[str, Any], param: str) -> None:
+    with server.client() as client:
+        answer = client.post("/v1/completions", json={"prompt": "a", **changes})
+    assert answer.status_code == 400
+    error = error_of(answer)
+    assert error["param"] == param and error["message"].startswith(param)
+    assert error["type"] == "invalid_request_error"
+
+
+def test_parameters_that_ask_for_nothing_are_taken(server: Server) -> None:
+    body = {
+        "prompt": "a",
+        "max_tokens": 1,
+        "n": 1,
+        "logprobs": None,
+        "echo": False,
+        "presence_penalty": 0,
+        "frequency_penalty": 0.0,
+        "repetition_penalty": 1.0,
+        "logit_bias": {},
+        "min_p": 0,
+        "user": "somebody",
+        "top_k": -1,
+        "tools": [],
+        "response_format": {"type": "text"},
+    }
+    with server.client() as client:
+        assert client.post("/v1/completions", json=body).status_code == 200
+        chat = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1, "logprobs": False}
+        assert client.post("/v1/chat/completions", json=chat).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("messages", "why"),
+    [
+        ([], "at least 1"),
+        ([{"role": "nobody", "content": "a"}], "'user'"),
+        ([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}], "'text'"),
+        ([{"role": "user"}], "required"),
+    ],
+)
+def test_bad_messages_are_named(server: Server, messages: list[Any], why: str) -> None:
+    with server.client() as client:
+        answer = client.post("/v1/chat/completions", json={"messages": messages})
+    assert answer.status_code == 400
+    error = error_of(answer)
+    assert error["param"] == "messages" and why in error["message"]
+
+
+def test_a_prompt_too_long_says_how_long_it_is_and_may_be(server: Server) -> None:
+    key, engine = server.session()
+    with server.client(key) as client:
+        answer = client.post("/v1/completions", json={"prompt": "a" * 1008})
+        error = error_of(answer)
+        assert answer.status_code == 400
+        assert error["code"] == "context_length_exceeded" and error["param"] == "prompt"
+        assert "1008" in error["message"] and "1007" in error["message"]
+        content = [{"role": "user", "content": "a" * 1008}]
+        answer = client.post("/v1/chat/completions", json={"messages": content})
+        assert error_of(answer)["param"] == "messages"
+        # One token less fits, and one of several prompts takes the others back.
+        answer = client.post("/v1/completions", json={"prompt": ["a", "a" * 1008]})
+        assert answer.status_code == 400
+    eventually(lambda: engine.num_unfinished == 0)
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b"null", b"\xff", b'"text"', b""])
+def test_what_is_no_json_object_is_refused(server: Server, body: bytes) -> None:
+    with server.client() as client:
+        answer = client.post(
+            "/v1/completions", content=body, headers={"Content-Type": "application/json"}
+        )
+    assert answer.status_code == 400
+    assert error_of(answer)["message"]
+
+
+def test_other_addresses_methods_and_models(server: Server) -> None:
+    with server.client() as client:
+        for answer, status in (
+            (client.get("/v1/nothing"), 404),
+            (client.get("/v1/completions"), 405),
+            (client.post("/v1/completions", json={"prompt": "a", "model": "gpt-5"}), 404),
+            (client.post("/v1/completions", content=b"x" * (9 << 20)), 413),
+        ):
+            assert answer.status_code == status
+            error_of(answer)
+
+
+def test_what_nobody_expected_is_a_plain_500(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def boom(*_: object) -> None:
+        raise ZeroDivisionError("a secret of the inside")
+
+    monkeypatch.setattr(AsyncLLM, "encode", boom)
+    with server.client() as client:
+        answer = client.post("/v1/completions", json={"prompt": "a"})
+    assert answer.status_code == 500
+    assert error_of(answer)["type"] == "server_error"
+    assert "secret" not in answer.text
+
+
+def test_a_client_that_goes_away_takes_its_request_along(server: Server) -> None:
+    key, engine = server.session()
+    with server.client(key) as client:
+        body = {"prompt": "a" * 40, "max_tokens": 500, "ignore_eos": True, "stream": True}
+        engine.run(50)
+        with client.stream("POST", "/v1/completions", json=body) as answer:
+            lines = answer.iter_lines()
+            while not next(lines).startswith("data:"):
+                pass
+            assert blocks_in_use(engine) >= 3
+    eventually(lambda: engine.num_unfinished == 0)
+    assert blocks_in_use(engine) == 0
+    assert engine.trace.state()["requests"]["r0"]["finish_reason"] == "abort"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_goes_away_while_the_engine_is_paused(server: Server, stream: bool) -> None:
+    key, engine = server.session()
+    with server.client(key) as client, pytest.raises(httpx.ReadTimeout):
+        body = {"prompt": "a", "stream": stream}
+        with client.stream("POST", "/v1/completions", json=body, timeout=0.5) as answer:
+            answer.read()
+    eventually(lambda: engine.num_unfinished == 0)
+    assert engine.trace.state()["requests"]["r0"]["finish_reason"] == "abort"
+
+
+def test_an_abort_from_the_page_ends_the_answer(server: Server) -> None:
+    key, engine = server.session()
+    with server.client(key) as client:
+        body = {"prompt": "a", "max_tokens": 500, "stream": True}
+        with client.stream("POST", "/v1/completions", json=body) as answer:
+            with server.client(key) as page:
+                assert page.post("/api/engine/abort", json={"request": "r0"}).json()["ok"]
+            lines = [line for line in answer.iter_lines() if line.startswith("data: ")]
+    assert lines[-1] == "data: [DONE]"
+    assert json.loads(lines[-2][6:])["choices"][0]["finish_reason"] == "abort"
+
+
+def test_a_failed_engine_answers_with_an_error_and_works_after_a_reset(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, engine = server.session()
+
+    def boom() -> None:
+        raise RuntimeError("the forward broke")
+
+    monkeypatch.setattr(engine.core.runner, "execute_model", boom)
+    engine.run()
+    with server.client(key) as client:
+        answer = client.post("/v1/completions", json={"prompt": "a"})
+        assert answer.status_code == 500
+        assert "the forward broke" in error_of(answer)["message"]
+        body = {"prompt": "a", "stream": True}
+        assert error_of(client.post("/v1/completions", json=body))["code"] == "engine_stopped"
+        assert client.post("/api/engine/step").status_code == 500
+        assert client.post("/api/engine/reset", json={"config": None}).json()["failed"] is None
+        assert client.post("/api/engine/run").json()["mode"] == "running"
+        answer = client.post("/v1/completions", json={"prompt": "a", "max_tokens": 2})
+        assert answer.json()["usage"]["completion_tokens"] == 2
+
+
+def test_an_engine_that_fails_in_mid_stream_says_so_in_the_stream(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, engine = server.session()
+    with server.client(key) as client:
+        body = {"prompt": "a", "max_tokens": 50, "stream": True, "ignore_eos": True}
+        with client.stream("POST", "/v1/completions", json=body) as answer:
+            engine.step()
+            monkeypatch.setattr(engine.core.runner, "execute_model", lambda: 1 / 0)
+            engine.run()
+            lines = [line for line in answer.iter_lines() if line.startswith("data: ")]
+    assert lines[-1] == "data: [DONE]"
+    assert "ZeroDivisionError" in json.loads(lines[-2][6:])["error"]["message"]
+
+
+def test_priorities_go_where_the_policy_knows_them(server: Server) -> None:
+    key, engine = server.session()
+    engine.reset(EngineConfig(scheduling_policy="priority"))
+    engine.run()
+    with server.client(key) as client:
+        body = {"prompt": "a", "max_tokens": 1, "priority": -3}
+        assert client.post("/v1/completions", json=body).status_code == 200
+    assert engine.trace.state()["requests"]["r0"]["priority"] == -3
+
+
+def test_no_model_yet_is_a_503_and_health_says_how_far_it_is() -> None:
+    sessions = Sessions(lambda report: load_model("./no-such-model", report))
+    with serving(sessions) as server, server.client() as client:
+        eventually(lambda: sessions.model_status().stage == "failed")
+        health = client.get("/health")
+        assert health.status_code == 503 and health.json()["status"] == "failed"
+        answer = client.post("/v1/completions", json={"prompt": "a"})
+        assert answer.status_code == 500
+        assert "no-such-model" in error_of(answer)["message"]

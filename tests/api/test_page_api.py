@@ -1,0 +1,253 @@
+"""/api: sessions, commands, tickets and the event stream, over real HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from engine.page_api import TICKET_SECONDS, Tickets
+from engine.trace import Trace, fold
+from tests.api.live_server import Events, Server, eventually
+
+
+@contextlib.contextmanager
+def stream(client: httpx.Client, **query: str) -> Iterator[Events]:
+    with client.stream("GET", "/api/events", params=query) as answer:
+        yield Events(answer)
+
+
+def ticket(client: httpx.Client) -> str:
+    answer = client.post("/api/events/ticket")
+    assert answer.status_code == 200
+    return str(answer.json()["ticket"])
+
+
+def command(client: httpx.Client, name: str, body: Any = None) -> dict[str, Any]:
+    answer = client.post(f"/api/engine/{name}", json=body)
+    assert answer.status_code == 200, answer.text
+    result = answer.json()
+    assert result["ok"] is True
+    return dict(result)
+
+
+def test_a_session_describes_itself(server: Server) -> None:
+    key, engine = server.session()
+    with server.client(key) as client:
+        answer = client.get("/api/session").json()
+    assert answer["trace_id"] == engine.trace.header.trace_id
+    assert answer["config"]["num_gpu_blocks"] == 64
+    assert answer["config"]["max_model_len"] == 63 * 16
+    assert answer["model"]["num_kv_heads"] == 2
+    assert answer["model_status"]["stage"] == "ready"
+    assert answer["shared"] is False and "notice" not in answer
+
+
+def test_commands_drive_the_engine_phase_by_phase(server: Server) -> None:
+    key, engine = server.session()
+    with server.client(key) as client:
+        engine.submit("hello")
+        assert command(client, "phase")["next_phase"] == "schedule"
+        assert command(client, "step")["step"] == 1
+        running = command(client, "run", {"rate": 2})
+        assert (running["mode"], running["rate"]) == ("running", 2)
+        assert engine.trace.state()["engine"]["rate"] == 2
+        assert command(client, "pause")["mode"] == "paused"
+        assert "rate" not in engine.trace.state()["engine"]
+        assert command(client, "abort", {"request": "r0"})["aborted"] == ["r0"]
+        assert client.post("/api/engine/abort", json={"request": "r0"}).status_code == 404
+        assert command(client, "reset_prefix_cache")["reset"] is True
+        old = engine.trace.header.trace_id
+        assert command(client, "reset", {"config": {"num_gpu_blocks": 8}})["trace_id"] != old
+        assert engine.config.num_gpu_blocks == 8
+        assert command(client, "reset")["ok"] and engine.config.num_gpu_blocks == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "param"),
+    [
+        ("run", {"rate": 0}, "rate"),
+        ("run", {"rate": -1}, "rate"),
+        ("run", {"rate": 1e9}, "rate"),
+        ("run", {"rate": "fast"}, "rate"),
+        ("run", {"speed": 1}, "speed"),
+        ("abort", {}, "request"),
+        ("reset", {"config": {"num_gpu_blocks": 1}}, "num_gpu_blocks"),
+        ("reset", {"config": {"max_model_len": 4096}}, "max_model_len"),
+        ("reset", {"config": {"num_gpu_blocks": 65_536, "block_size": 128, "x": 1}}, "x"),
+        ("reset", {"config": "large"}, "config"),
+    ],
+)
+def test_bad_commands_name_the_field_and_change_nothing(
+    server: Server, name: str, body: Any, param: str
+) -> None:
+    key, engine = server.session()
+    before = engine.trace
+    with server.client(key) as client:
+        answer = client.post(f"/api/engine/{name}", json=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == param
+    assert engine.trace is before and engine.status.mode == "paused"
+
+
+def test_the_shared_engine_takes_no_commands(server: Server) -> None:
+    with server.client("EMPTY") as client:
+        for name in ("phase", "step", "run", "pause", "reset", "reset_prefix_cache"):
+            assert client.post(f"/api/engine/{name}").status_code == 403
+        assert client.post("/api/engine/abort", json={"request": "r0"}).status_code == 403
+        assert client.get("/api/session").json()["shared"] is True
+
+
+def test_unknown_keys_open_nothing(server: Server) -> None:
+    with server.client("gb-invented") as client:
+        assert client.get("/api/session").status_code == 401
+        assert client.get("/api/trace").status_code == 401
+        assert client.get("/api/events").status_code == 401
+        assert client.post("/api/events/ticket").status_code == 401
+        assert client.post("/api/engine/step").status_code == 401
+    with server.client() as client:
+        assert client.get("/api/events").status_code == 401
+
+
+def test_the_stream_is_the_log_from_its_header_on(server: Server) -> None:
+    key, engine = server.session()
+    with server.client(key) as client, stream(client, ticket=ticket(client)) as events:
+        event, _, header = events.next()
+        assert (event, header["kind"]) == ("header", "header")
+        assert header["trace_id"] == engine.trace.header.trace_id
+        engine.submit("hello")
+        engine.run()
+        records = events.until("request_completed")
+    assert [record["seq"] for record in records] == list(range(len(records)))
+    assert header["base_seq"] == 0
+
+
+def test_a_stream_goes_on_after_the_record_it_was_at(server: Server) -> None:
+    key, engine = server.session()
+    engine.submit("hello")
+    engine.step()
+    trace_id = engine.trace.header.trace_id
+    with server.client(key) as client:
+        with stream(client, after=f"{trace_id}:4") as events:
+            event, message_id, records = events.next()
+            assert event == "records" and records[0]["seq"] == 5
+            assert message_id == f"{trace_id}:{records[-1]['seq']}"
+        headers = {"Last-Event-ID": f"{trace_id}:6"}
+        with client.stream("GET", "/api/events", headers=headers) as answer:
+            assert Events(answer).next()[2][0]["seq"] == 7
+        # A place in another log, or beyond this one's end, is no place: the header comes first.
+        for after in ("0123456789abcdef:4", f"{trace_id}:999999"):
+            with stream(client, after=after) as events:
+                assert events.next()[0] == "header"
+                assert events.next()[2][0]["seq"] == 0
+        for after in ("nonsense", "a:-1", ":5", "a:" + "9" * 20):
+            answer = client.get("/api/events", params={"after": after})
+            assert answer.status_code == 400
+            assert answer.json()["error"]["param"] == "after"
+
+
+def test_a_reset_begins_another_log_on_the_same_stream(server: Server) -> None:
+    key, engine = server.session()
+    engine.submit("hello")
+    with server.client(key) as client, stream(client) as events:
+        first = events.next()[2]["trace_id"]
+        assert events.next()[0] == "records"
+        engine.reset()
+        event, _, header = events.next()
+        assert event == "header" and header["trace_id"] not in (first, None)
+        engine.submit("again")
+        assert events.next()[2][0]["seq"] == 0
+
+
+def test_a_stream_without_news_sends_its_header_once(server: Server) -> None:
+    key, engine = server.session()
+    with server.client(key) as client, stream(client) as events:
+        assert events.next()[0] == "header"
+        for callback in tuple(engine._subscribers):
+            callback()
+        engine.submit("hello")
+        assert events.next()[0] == "records"
+
+
+def test_the_shared_engine_can_be_watched(server: Server) -> None:
+    with server.client("EMPTY") as client, stream(client, ticket=ticket(client)) as events:
+        assert events.next()[0] == "header"
+        with server.client() as other:
+            other.post("/v1/completions", json={"prompt": "seen", "max_tokens": 1})
+        records = events.until("request_completed")
+    assert any(record.get("facts", {}).get("source") == "http" for record in records)
+
+
+def test_a_ticket_is_good_once_and_appears_in_no_log(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "uvicorn.access")
+    key, _ = server.session()
+    with server.client(key) as client:
+        pass_once = ticket(client)
+        with stream(client, ticket=pass_once) as events:
+            events.next()
+    with server.client() as client:
+        answer = client.get("/api/events", params={"ticket": pass_once})
+        assert answer.status_code == 401
+        assert client.get("/api/events", params={"ticket": "invented"}).status_code == 401
+        client.get("/v1/models", params={"key": key})
+    assert "/api/events?ticket=hidden" in caplog.text
+    assert pass_once not in caplog.text and key not in caplog.text
+
+
+def test_tickets_grow_old() -> None:
+    now = 0.0
+    tickets = Tickets(lambda: now)
+    first, second = tickets.issue("a"), tickets.issue("b")
+    now = TICKET_SECONDS - 1
+    assert tickets.redeem(first) == "a" and tickets.redeem(first) is None
+    now = TICKET_SECONDS + 1
+    assert tickets.redeem(second) is None
+
+
+def test_a_closed_stream_is_not_followed_any_more(server: Server) -> None:
+    key, engine = server.session()
+    with server.client(key) as client, stream(client) as events:
+        events.next()
+        assert len(engine._subscribers) == 1
+    eventually(lambda: not engine._subscribers)
+
+
+def test_the_trace_can_be_taken_home(server: Server) -> None:
+    key, engine = server.session()
+    engine.submit("hello")
+    engine.step()
+    with server.client(key) as client:
+        answer = client.get("/api/trace")
+    assert "attachment" in answer.headers["content-disposition"]
+    trace = Trace.parse(answer.text.splitlines())
+    assert trace.state() == engine.core.state() == fold(trace.header.state, trace.records)
+
+
+def test_other_sites_pages_may_not_command(server: Server) -> None:
+    key, engine = server.session()
+    with server.client(key) as client:
+        for origin, status in (
+            ("http://evil.example", 403),
+            ("null", 403),
+            (server.url, 200),
+        ):
+            headers = {"Origin": origin}
+            assert client.post("/api/engine/pause", headers=headers).status_code == status
+            assert client.post("/api/session", headers=headers).status_code == status
+        body = {"prompt": "a", "max_tokens": 1}
+        headers = {"Origin": "http://evil.example"}
+        assert client.post("/v1/completions", json=body, headers=headers).status_code == 403
+
+
+def test_every_answer_has_the_security_headers(server: Server) -> None:
+    with server.client() as client:
+        for path in ("/health", "/v1/models", "/v1/nothing", "/nowhere", "/api/session"):
+            headers = client.get(path).headers
+            assert "script-src 'self' blob:" in headers["content-security-policy"]
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["referrer-policy"] == "no-referrer"
