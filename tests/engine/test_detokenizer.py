@@ -79,6 +79,12 @@ def test_endless_broken_bytes_are_decoded_in_short_windows(monkeypatch: pytest.M
     assert sum(1 for piece in pieces if piece) > 490  # and they do not wait for the end
 
 
+@pytest.mark.parametrize("before", range(15, 35))
+def test_a_long_window_is_not_cut_within_a_character(before: int) -> None:
+    ids = [3 + 0xFF] * before + ids_of("🙂")[:2] + [3 + 0xFF] * 40
+    assert "".join(stream(ids)[0]) == whole(BYTES, ids)
+
+
 def test_a_prompt_that_ends_within_a_character_changes_nothing() -> None:
     head, tail = ids_of("🙂")[:2], ids_of("🙂")[2:] + ids_of("é!")
     pieces, _ = stream(tail, prompt=ids_of("abc") + head)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,9 @@ from engine.model_runner import ModelRunner
 from engine.module_timer import KINDS, ModuleTimer
 from engine.outputs import NewRequestData, ScheduledRequest, SchedulerOutput
 from engine.request import Request
+from engine.sampler import Sampler, SamplingRow
 from engine.trace import Trace, TraceHeader
-from tests.engine.tiny_configs import VOCAB, plain_greedy, plain_logits, tiny
+from tests.engine.tiny_configs import CONFIGS, VOCAB, plain_greedy, plain_logits, tiny
 
 GREEDY_SMOLLM2 = Path(__file__).parents[1] / "conformance" / "greedy_smollm2.json"
 
@@ -131,6 +133,18 @@ def test_greedy_equals_the_naive_loop_whatever_the_scheduler_does(name: str) -> 
     assert not engine.runner.requests  # all forgotten, by the empty step at the end
 
 
+@pytest.mark.parametrize("block_size", [1, 3, 128])
+def test_any_block_size(block_size: int) -> None:
+    model, rng = tiny("llama"), random.Random(8)
+    engine = Engine(model, block_size=block_size, max_num_batched_tokens=10)
+    prompts = {str(i): [7] * 7 + random_prompt(rng, i) for i in range(4)}
+    for key, prompt in prompts.items():
+        engine.add(key, prompt, max_tokens=6)
+    outputs = engine.run()
+    for key, prompt in prompts.items():
+        assert outputs[key] == plain_greedy(model, prompt, 6)
+
+
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
 @pytest.mark.parametrize("seed", range(6))
 def test_random_runs_equal_the_naive_loop(policy: str, seed: int) -> None:
@@ -206,6 +220,19 @@ def test_a_seeded_request_draws_the_same_alone_in_company_and_preempted(seed: in
     assert sampled(seed, alone=False, blocks=14, max_num_batched_tokens=7) == alone
 
 
+def test_draws_are_those_of_the_plain_model() -> None:
+    """The n-th token comes from plain Transformers' logits and the n-th number of the seed."""
+    model, tokens = tiny("llama"), [5, 6, 7, 8]
+    params = {"temperature": 0.9, "top_p": 0.95, "seed": 3, "max_tokens": 15}
+    engine = Engine(model, block_size=4)
+    engine.add("other", [9, 9, 9, 9, 9])
+    request = engine.add("it", list(tokens), **params)
+    for index in range(15):
+        row = SamplingRow(request.sampling_params, 3, index, ())
+        tokens += Sampler().sample(plain_logits(model, tokens)[-1:].clone(), [row])
+    assert engine.run()["it"] == tokens[4:]
+
+
 def test_other_seeds_draw_otherwise() -> None:
     drawn = {tuple(sampled(seed, alone=True)) for seed in (1, 2, 3)}
     drawn |= {tuple(sampled(None, alone=True, seed=s)) for s in (0, 1)}
@@ -258,6 +285,23 @@ def test_a_reset_that_preempts_everybody_changes_no_output(phase: Phase) -> None
     outputs = engine.run()
     for key, prompt in prompts.items():
         assert outputs[key] == plain_greedy(model, prompt, 12)
+
+
+@pytest.mark.parametrize("executed", [False, True])
+def test_a_dropped_request_takes_only_its_own_row_along(executed: bool) -> None:
+    model, rng = tiny("llama"), random.Random(5)
+    runner = Engine(model, block_size=4).runner
+    prompts = {key: random_prompt(rng, 4) for key in "abc"}
+    items = [new(key, prompt, 4, (i + 1,)) for i, (key, prompt) in enumerate(prompts.items())]
+    runner.prepare_inputs(SchedulerOutput(tuple(items), 12, 0, (), ()))
+    if executed:
+        runner.execute_model()
+    runner.drop_requests({"b"})
+    if not executed:
+        runner.execute_model()
+    assert runner.sample_tokens().sampled_token_ids == {
+        key: plain_greedy(model, prompts[key], 1)[0] for key in "ac"
+    }
 
 
 def test_dropping_the_only_request_leaves_an_empty_step() -> None:
@@ -409,6 +453,16 @@ def test_the_facts_of_a_mixed_step() -> None:
     assert last(TokensReturned) == TokensReturned(2)
 
 
+def test_the_log_survives_being_saved() -> None:
+    engine = Engine(tiny("llama"))
+    engine.add("a", [5, 6, 7], temperature=1.0, max_tokens=3)
+    engine.run()
+    again = Trace.parse([*engine.trace.lines()])
+    kinds = (InputsPrepared, StepDispatched, PagesRead, TokenSampled)
+    read = [r.facts for r in again.records if isinstance(r, Event) and isinstance(r.facts, kinds)]
+    assert read == engine.facts(*kinds) and len(read) == 12
+
+
 def test_times_by_module_add_up_to_the_forward() -> None:
     engine = Engine(tiny("qwen3"))
     engine.add("a", [5, 6, 7], max_tokens=2)
@@ -427,15 +481,19 @@ def test_times_by_module_add_up_to_the_forward() -> None:
         assert run.duration_us == facts.durations_us[facts.kinds.index("attention")]
 
 
-@pytest.mark.parametrize("name", ["gpt2", "gemma2", "qwen3_moe", "opt", "gpt_neox"])
-def test_every_architecture_is_timed_by_module(name: str) -> None:
-    engine = Engine(tiny(name))
-    engine.add("a", [5, 6, 7], max_tokens=1)
-    engine.run()
-    (facts,) = engine.facts(ModulesTimed)
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_architecture_runs_and_is_timed_by_module(name: str) -> None:
+    model, engine = tiny(name), Engine(tiny(name), max_num_batched_tokens=6)
+    prompts = {"a": [5, 6, 7, 8, 9], "b": [9, 8, 7]}
+    for key, prompt in prompts.items():
+        engine.add(key, prompt, max_tokens=3)
+    outputs = engine.run()
+    for key, prompt in prompts.items():
+        assert outputs[key] == plain_greedy(model, prompt, 3)
+    facts = engine.facts(ModulesTimed)[0]
     assert facts.kinds == KINDS
-    # GPT-2 and GPT-NeoX compute queries, keys and values in one product.
-    projections = 3 if name in ("gpt2", "gpt_neox") else 9
+    # Some compute queries, keys and values in one product.
+    projections = 3 if name in ("gpt2", "gpt_neox", "phi3") else 9
     assert facts.calls[facts.kinds.index("qkv_proj")] == projections
 
 
@@ -469,6 +527,19 @@ def test_the_timer_is_silent_outside_of_a_step() -> None:
     times = timer.stop()
     plain_logits(model, [5, 6, 7])
     assert times.kinds == ("other",) and timer.stop().calls == (0,)
+
+
+def test_what_a_failed_forward_left_on_the_timer_is_forgotten() -> None:
+    timer = ModuleTimer.of(tiny("llama").model)
+    timer.start()
+    timer.enter("mlp")
+    timer.stop()
+    timer.start()
+    time.sleep(0.003)
+    timer.enter("norm")
+    timer.leave()
+    times = timer.stop()
+    assert times.kinds == ("norm", "other") and times.duration_us("other") > 2_000
 
 
 def test_the_pool_is_on_the_model_s_device() -> None:
