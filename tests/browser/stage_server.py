@@ -1,0 +1,90 @@
+"""The real API with the assets and a bare page around the workspace, for tests in a browser."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from engine.api_server import routes
+from engine.http_guard import guards
+from engine.serve import lifespan_of
+from engine.sessions import Sessions
+from views.architecture import load_document, load_page
+
+HERE = Path(__file__).parent
+ASSETS = HERE.parent.parent / "views" / "assets"
+
+# Somebody else's system, with markup where a name is expected.
+FOREIGN_DOCUMENT = """{
+  "schema_version": 1, "diagram_type": "architecture",
+  "meta": {"title": "A shop <b>of somebody</b>", "views": [
+    {"id": "order", "label": "An order", "focus": ["web", "orders"], "note": "Follow an order."},
+    {"id": "night", "label": "At night", "focus": ["orders", "store"]}]},
+  "components": [
+    {"id": "web", "type": "frontend", "label": "<img src=x onerror=alert(1)>",
+     "sublabel": "Browser", "pos": [40, 60], "size": [140, 60]},
+    {"id": "orders", "type": "messagebus", "label": "Orders", "pos": [300, 60], "size": [140, 60]},
+    {"id": "store", "type": "database", "label": "Store", "pos": [560, 60], "size": [140, 60]}],
+  "connections": [
+    {"id": "buy", "from": "web", "to": "orders", "label": "<script>alert(2)</script>"},
+    {"id": "keep", "from": "orders", "to": "store", "variant": "dashed"}],
+  "cards": [{"dot": "rose", "title": "<i>Card</i>", "items": ["one <u>item</u>"]}]
+}"""
+
+
+@dataclass
+class StageServer:
+    """A running server and the sessions behind it."""
+
+    url: str
+    sessions: Sessions
+
+
+@contextlib.contextmanager
+def stage_server(sessions: Sessions) -> Iterator[StageServer]:
+    """Serve on a free port, in a thread."""
+    app = Starlette(
+        routes=[
+            *routes(sessions),
+            Route("/harness/document/{name}", _document),
+            Route("/", _page),
+            Mount("/assets", StaticFiles(directory=ASSETS)),
+            Mount("/harness", StaticFiles(directory=HERE)),
+        ],
+        middleware=guards(),
+        lifespan=lifespan_of(sessions),
+    )
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        until = time.monotonic() + 20
+        while not server.started and time.monotonic() < until:
+            time.sleep(0.02)
+        yield StageServer(f"http://127.0.0.1:{listener.getsockname()[1]}", sessions)
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+async def _page(request: Request) -> Response:
+    return FileResponse(HERE / "harness.html")
+
+
+async def _document(request: Request) -> Response:
+    if request.path_params["name"] == "own":
+        return JSONResponse(load_page())
+    return JSONResponse(load_document(FOREIGN_DOCUMENT).to_page())

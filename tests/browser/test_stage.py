@@ -1,0 +1,718 @@
+"""The stage in a real browser, with the real API and a real engine of the tiny model behind it.
+
+Every test ends with two checks of its own: nothing was written to the console as an error, and
+no request left for anywhere but the test's server.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
+
+import pytest
+
+from engine.async_llm import AsyncLLM
+from engine.config import EngineConfig, SamplingParams
+from engine.events import FACTS_BY_TYPE
+from engine.model_loader import load_model
+from engine.sessions import Sessions
+from engine.trace import Trace, fold
+from tests.browser.stage_server import StageServer, stage_server
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+HOSTILE = "<img src=x onerror=alert(1)> the capital of France, and \u202e __proto__ "
+
+
+class Recorded(NamedTuple):
+    """A trace as text and as the engine reads it."""
+
+    text: str
+    trace: Trace
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[StageServer]:
+    sessions = Sessions(
+        lambda report: load_model("tiny-random", report), shared_enabled=True, max_engines=200
+    )
+    with stage_server(sessions) as server:
+        sessions.wait_for_model(60)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def recorded(server: StageServer) -> Recorded:
+    """A small engine under pressure: chunks, hits, an abort, and texts that are markup."""
+    config = EngineConfig(
+        num_gpu_blocks=20, block_size=8, max_num_batched_tokens=32, max_num_seqs=4
+    )
+    llm = AsyncLLM(server.sessions.wait_for_model(), config, server.sessions.thread)
+    params = SamplingParams(temperature=0.0, max_tokens=14, ignore_eos=True)
+    streams = [llm.submit(HOSTILE, params), llm.submit("Once upon a time", params)]
+    for _ in range(4):
+        llm.step()
+    streams += [llm.submit(HOSTILE + "again", params) for _ in range(2)]
+    for _ in range(3):
+        llm.step()
+    llm.abort(streams[1].request_id)
+    while llm.num_unfinished:
+        llm.step()
+    text = "\n".join(llm.trace.lines()) + "\n"
+    llm.close()
+    return Recorded(text, Trace.parse(text.splitlines()))
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext, server: StageServer) -> Iterator[Page]:
+    page = context.new_page()
+    problems: list[str] = []
+    foreign: list[str] = []
+    page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("request", lambda r: None if is_own(r.url, server.url) else foreign.append(r.url))
+    page.on("dialog", lambda dialog: problems.append(f"dialog: {dialog.message}"))
+    open_stage(page, server)
+    yield page
+    assert problems == []
+    assert foreign == []
+
+
+def is_own(url: str, own: str) -> bool:
+    return url.startswith((own, "blob:", "data:"))
+
+
+def open_stage(page: Page, server: StageServer, query: str = "") -> None:
+    page.goto(f"{server.url}/{query}")
+    page.wait_for_selector(".gb-stage .gb-box")
+    wait_until(page, "window.stage.store.connection === 'open' && window.stage.store.header")
+
+
+def show(page: Page, text: str) -> None:
+    page.evaluate("text => window.stage.store.openTrace(text, 'test.jsonl')", text)
+    settle(page)
+
+
+def wait_until(page: Page, condition: str, argument: Any = None) -> None:
+    """Poll from here: the page's own policy forbids the evaluation that Playwright would do."""
+    until = time.monotonic() + 15
+    while not page.evaluate(f"argument => Boolean({condition})", argument):
+        assert time.monotonic() < until, f"never came true: {condition}"
+        page.wait_for_timeout(20)
+
+
+def settle(page: Page) -> None:
+    page.evaluate("window.stage.frame()")
+
+
+def packets_at(page: Page, index: int) -> dict[str, list[int]]:
+    return dict(page.evaluate("index => window.stage.at(index)", index))
+
+
+def expected_packets(records: list[dict[str, Any]], index: int) -> dict[str, list[int]]:
+    """By connection, the events of the phase at `index` that travelled it up to there."""
+    first = index
+    here = records[index]["step"], records[index]["phase"]
+    while first > 0:
+        before = records[first - 1]
+        if before["kind"] == "patch" or (before["step"], before["phase"]) != here:
+            break
+        first -= 1
+    packets: dict[str, list[int]] = {}
+    for record in records[first : index + 1]:
+        if record["kind"] == "event" and record["connection"] is not None:
+            packets.setdefault(record["connection"], []).append(record["seq"])
+    return packets
+
+
+def records_of(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()[1:]]
+
+
+def as_text(header: str, records: list[dict[str, Any]]) -> str:
+    """A trace file of these records, numbered anew."""
+    base = json.loads(header)["base_seq"]
+    lines = [json.dumps({**record, "seq": base + i}) for i, record in enumerate(records)]
+    return "\n".join([header, *lines])
+
+
+# --- state ---------------------------------------------------------------------------------------
+
+
+def test_the_page_folds_as_the_engine_does_forwards_backwards_and_by_jumps(
+    page: Page, recorded: Recorded
+) -> None:
+    show(page, recorded.text)
+    records = recorded.trace.records
+    count = len(records)
+    path = [*range(-1, count), *range(count - 2, -2, -1)]
+    path += random.Random(7).choices(range(-1, count), k=120)
+    page.evaluate(
+        """async () => {
+            const { Timeline } = await import("/assets/state.js");
+            const { header, records } = window.stage.store;
+            window.line = new Timeline(header.state, records, { every: 40, copyCost: 5 });
+        }"""
+    )
+    states = [fold(recorded.trace.header.state, records[:n]) for n in range(count + 1)]
+    for start in range(0, len(path), 100):
+        part = path[start : start + 100]
+        found = page.evaluate(
+            "part => part.map((index) => JSON.stringify(window.line.moveTo(index)))", part
+        )
+        for index, text in zip(part, found, strict=True):
+            assert json.loads(text) == states[index + 1], f"at record {index}"
+
+
+def test_ids_that_are_names_of_javascript_stay_ids(page: Page) -> None:
+    patch = {"requests": {"__proto__": {"status": "running"}, "constructor": {"status": "waiting"}}}
+    found = page.evaluate(
+        """async (text) => {
+            const { mergePatch } = await import("/assets/state.js");
+            const state = Object.create(null);
+            const inverse = mergePatch(state, JSON.parse(text));
+            const after = JSON.stringify(state);
+            mergePatch(state, inverse);
+            return [after, JSON.stringify(state), ({}).status ?? null];
+        }""",
+        json.dumps(patch),
+    )
+    assert json.loads(found[0]) == patch
+    assert found[1:] == ["{}", None]
+
+
+def test_the_table_of_facts_is_the_engines(page: Page) -> None:
+    kinds = {"str": "s", "int": "n", "float": "n", "bool": "b"}
+
+    def kind(hint: Any) -> str:
+        inner = get_args(hint)
+        return kinds[inner[0].__name__].upper() if inner else kinds[hint.__name__]
+
+    expected = {
+        name: {field: kind(hint) for field, hint in get_type_hints(cls).items()}
+        for name, cls in FACTS_BY_TYPE.items()
+    }
+    assert page.evaluate("import('/assets/trace_file.js').then((m) => m.FACTS)") == expected
+
+
+# --- packets -------------------------------------------------------------------------------------
+
+
+def test_packets_are_the_connections_that_events_travelled(page: Page, recorded: Recorded) -> None:
+    show(page, recorded.text)
+    records = records_of(recorded.text)
+    seen = set()
+    for index in range(0, len(records), 3):
+        packets = packets_at(page, index)
+        assert packets == expected_packets(records, index), f"at record {index}"
+        seen |= set(packets)
+    assert len(seen) >= 12  # of the map's 14 arrows: the test looks at more than a few
+
+
+def test_deleting_an_event_removes_exactly_its_packet(page: Page, recorded: Recorded) -> None:
+    header, records = recorded.text.splitlines()[0], records_of(recorded.text)
+    gone = next(i for i, r in enumerate(records) if r.get("type") == "weights_read")
+    end = next(i for i in range(gone, len(records)) if records[i]["kind"] == "patch")
+    show(page, recorded.text)
+    before = packets_at(page, end)
+    show(page, as_text(header, records[:gone] + records[gone + 1 :]))
+    after = packets_at(page, end - 1)
+    # Numbers after the deleted event are one less in the second file.
+    shifted = {
+        name: [seq - (seq > records[gone]["seq"]) for seq in seqs]
+        for name, seqs in before.items()
+        if name != "runner-to-vram"
+    }
+    assert before["runner-to-vram"] == [records[gone]["seq"]]
+    assert after == shifted
+
+
+def test_swapping_two_events_swaps_their_packets(page: Page, recorded: Recorded) -> None:
+    header, records = recorded.text.splitlines()[0], records_of(recorded.text)
+    at = next(i for i, r in enumerate(records) if r.get("type") == "attention_run")
+    first, second = records[at]["connection"], records[at + 1]["connection"]
+    assert first != second
+    show(page, recorded.text)
+    before = [list(packets_at(page, i)) for i in (at - 1, at, at + 1)]
+    assert before == [before[0], [*before[0], first], [*before[0], first, second]]
+    records[at], records[at + 1] = records[at + 1], records[at]
+    show(page, as_text(header, records))
+    after = [list(packets_at(page, i)) for i in (at - 1, at, at + 1)]
+    assert after == [before[0], [*before[0], second], [*before[0], second, first]]
+
+
+def test_a_packet_says_how_much_travelled(page: Page, recorded: Recorded) -> None:
+    show(page, recorded.text)
+    records = records_of(recorded.text)
+    at = next(i for i, r in enumerate(records) if r.get("type") == "batch_scheduled")
+    facts = records[at]["facts"]
+    packets_at(page, at)
+    packet = page.locator(".gb-packet[data-connection=sched-to-runner]")
+    tokens = facts["prefill_tokens"] + facts["decode_tokens"]
+    assert packet.get_attribute("data-quantity") == f"{tokens} tok"
+    assert page.locator(".gb-quantity", has_text=f"{tokens} tok").count() == 1
+
+
+def test_with_reduced_motion_packets_stand_still_midway(
+    page: Page, server: StageServer, recorded: Recorded
+) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    show(page, recorded.text)
+    at = next(
+        i for i, r in enumerate(records_of(recorded.text)) if r.get("type") == "batch_scheduled"
+    )
+    page.evaluate("index => window.stage.store.seek(index)", at - 1)
+    settle(page)
+    page.evaluate("index => window.stage.store.seek(index)", at)
+    settle(page)
+    assert page.locator(".gb-flight").count() == 0
+    halfway = page.evaluate(
+        """() => {
+            const root = window.stage.root;
+            const shaft = root.querySelector("[data-connection=sched-to-runner] .shaft");
+            const { x } = shaft.getPointAtLength(shaft.getTotalLength() / 2);
+            const packet = root.querySelector(".gb-packet[data-connection=sched-to-runner]");
+            return Math.abs(x - packet.transform.baseVal[0].matrix.e);
+        }"""
+    )
+    assert halfway < 2
+
+
+# --- the map -------------------------------------------------------------------------------------
+
+
+def test_a_click_selects_at_once_and_asks_no_server(page: Page, recorded: Recorded) -> None:
+    show(page, recorded.text)
+    page.evaluate("window.stage.store.seek(60)")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    took = page.evaluate(
+        """() => ["scheduler", "block-manager", "gpu-runner", "paged-attn"].map((id) => {
+            const box = window.stage.root.querySelector(`.gb-box[data-component=${id}]`);
+            const began = performance.now();
+            box.querySelector(".card").dispatchEvent(new MouseEvent("click", { bubbles: true }));
+            const shown = box.classList.contains("is-selected");
+            box.getBoundingClientRect();
+            return shown ? performance.now() - began : Infinity;
+        })"""
+    )
+    assert max(took) <= 16
+    page.locator(".gb-box[data-component=scheduler]").click()
+    settle(page)
+    assert page.locator(".gb-inspector h2").inner_text() == "Chunked Scheduler"
+    assert asked == []
+
+
+def test_boxes_are_reached_and_selected_by_keyboard(page: Page) -> None:
+    page.locator(".gb-box[data-component=scheduler]").focus()
+    page.keyboard.press("Enter")
+    settle(page)
+    assert selected(page) == ["scheduler"]
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press(" ")
+    settle(page)
+    assert selected(page) == ["block-manager"]
+    page.keyboard.press("Escape")
+    settle(page)
+    assert selected(page) == []
+
+
+def selected(page: Page) -> list[str | None]:
+    boxes = page.locator(".gb-box[aria-pressed=true]").all()
+    return [box.get_attribute("data-component") for box in boxes]
+
+
+def test_a_view_dims_what_is_not_in_its_focus(page: Page) -> None:
+    tabs = page.get_by_role("tab")
+    assert tabs.count() == 3
+    for number in range(3):
+        page.keyboard.press(str(number + 1))
+        settle(page)
+        assert tabs.nth(number).get_attribute("aria-selected") == "true"
+        focus = page.evaluate("window.stage.store.currentView.focus")
+        dim = [box.get_attribute("data-component") for box in page.locator(".gb-box.is-dim").all()]
+        everything = page.evaluate("window.stage.store.document.components.map((c) => c.id)")
+        assert sorted([*dim, *focus]) == sorted(everything)
+    tabs.nth(2).focus()
+    page.keyboard.press("ArrowRight")
+    settle(page)
+    assert tabs.nth(0).get_attribute("aria-selected") == "true"
+
+
+def test_no_letter_on_the_map_is_smaller_than_eleven_pixels(page: Page, recorded: Recorded) -> None:
+    show(page, recorded.text)
+    page.evaluate("window.stage.store.seek(40)")
+    settle(page)
+    sizes = page.evaluate(
+        """() => {
+            const stage = window.stage.root.querySelector(".gb-stage");
+            const scale = stage.getScreenCTM().a;
+            const size = (node) => parseFloat(getComputedStyle(node).fontSize) * scale;
+            return Array.from(stage.querySelectorAll("text"))
+                .filter((node) => node.textContent)
+                .map((node) => [node.textContent, size(node)]);
+        }"""
+    )
+    assert len(sizes) > 30
+    assert [text for text, size in sizes if size < 11] == []
+
+
+def test_live_lines_are_the_state_at_the_cursor(page: Page, recorded: Recorded) -> None:
+    show(page, recorded.text)
+    records = recorded.trace.records
+    for index in range(10, len(records), 37):
+        packets_at(page, index)
+        state = fold(recorded.trace.header.state, records[: index + 1])
+        queues = state["queues"]
+        free = queues["free"]["length"]
+        assert live_line(page, "block-manager") == f"{free} free · {19 - free} used"
+        assert re.findall(r"\d+", live_line(page, "scheduler")) == [
+            str(queues["running"]["length"]),
+            str(queues["waiting"]["length"]),
+        ]
+
+
+def live_line(page: Page, component: str) -> str:
+    return page.locator(f".gb-box[data-component={component}] .live").text_content() or ""
+
+
+def test_somebody_elses_document_is_static_and_says_so(
+    page: Page, server: StageServer, recorded: Recorded
+) -> None:
+    open_stage(page, server, "?document=foreign")
+    show(page, recorded.text)
+    assert page.locator(".gb-box.is-static").count() == 3
+    assert {live_line(page, name) for name in ("web", "orders", "store")} == {"static"}
+    assert packets_at(page, 40) == {}
+    page.locator(".gb-box[data-component=web]").click()
+    settle(page)
+    assert "no live counterpart" in page.locator(".gb-inspector").inner_text()
+    assert page.locator(".gb-inspector h2").inner_text() == "<img src=x onerror=alert(1)>"
+    assert page.locator("img").count() == 0
+    page.keyboard.press("2")
+    settle(page)
+    assert page.locator(".gb-box.is-dim").get_attribute("data-component") == "web"
+
+
+def test_the_map_zooms_pans_and_fits(page: Page) -> None:
+    viewport = page.locator(".gb-viewport")
+    assert viewport.get_attribute("transform") == "translate(0 0) scale(1)"
+    page.get_by_label("Zoom in").click()
+    page.get_by_label("Zoom in").click()
+    zoomed = viewport.get_attribute("transform")
+    assert "scale(1.69" in (zoomed or "")
+    box = page.locator(".gb-stage").bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 20, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 90, box["y"] + 60, steps=4)
+    page.mouse.up()
+    assert viewport.get_attribute("transform") != zoomed
+    page.get_by_label("Fit the map").click()
+    assert viewport.get_attribute("transform") == "translate(0 0) scale(1)"
+
+
+# --- inspector -----------------------------------------------------------------------------------
+
+
+def test_every_live_number_says_where_it_comes_from(page: Page, recorded: Recorded) -> None:
+    show(page, recorded.text)
+    page.evaluate("window.stage.store.seek(120)")
+    for component in page.evaluate("window.stage.store.document.components.map((c) => c.id)"):
+        page.evaluate("id => window.stage.store.select({ component: id })", component)
+        settle(page)
+        values = page.locator(".gb-inspector dd").all()
+        assert values, component
+        for value in values:
+            label = value.locator("[data-truth]")
+            kind = label.get_attribute("data-truth")
+            assert (label.get_attribute("title") or "").startswith(f"{kind}: "), component
+
+
+def test_a_prompt_stays_text_and_a_click_on_its_history_seeks(
+    page: Page, recorded: Recorded
+) -> None:
+    show(page, recorded.text)
+    request = records_of(recorded.text)[0]["facts"]["request"]
+    page.evaluate("id => window.stage.store.select({ request: id })", request)
+    settle(page)
+    inspector = page.locator(".gb-inspector")
+    assert page.locator(".gb-inspector [aria-label=Prompt]").inner_text() == HOSTILE
+    assert inspector.locator("img").count() == 0
+    first = inspector.locator(".gb-event-button").last
+    seq = int(first.get_attribute("data-seq") or "-1")
+    first.click()
+    assert page.evaluate("window.stage.store.cursor") == seq
+    assert records_of(recorded.text)[seq]["facts"]["request"] == request
+
+
+# --- transport -----------------------------------------------------------------------------------
+
+
+def test_scrubbing_keys_and_buttons_move_the_one_cursor(page: Page, recorded: Recorded) -> None:
+    show(page, recorded.text)
+    records = records_of(recorded.text)
+    slider = page.get_by_label("Position in the log")
+    slider.fill("50")
+    assert cursor(page) == 50
+    page.keyboard.press("Escape")
+    page.locator(".gb-map").click(position={"x": 5, "y": 5})
+    page.evaluate("document.activeElement?.blur?.(); window.stage.root.activeElement?.blur()")
+    page.keyboard.press("Home")
+    assert cursor(page) == -1
+    page.keyboard.press("ArrowRight")
+    assert cursor(page) == 0
+    page.keyboard.press("ArrowRight")
+    assert cursor(page) == 2  # the next event: a patch is none
+    page.keyboard.press("]")
+    end = cursor(page)
+    assert records[end]["kind"] == "patch"
+    page.keyboard.press("]")
+    assert records[cursor(page)]["phase"] == "output"
+    page.keyboard.press("Shift+ArrowLeft")
+    assert (records[cursor(page)]["phase"], records[cursor(page)]["kind"]) == ("update", "patch")
+    page.keyboard.press("[")
+    assert cursor(page) == end
+    page.keyboard.press("End")
+    assert cursor(page) == len(records) - 1
+
+
+def test_keys_typed_into_a_field_are_not_commands(page: Page, recorded: Recorded) -> None:
+    show(page, recorded.text)
+    page.evaluate("window.stage.store.seek(30)")
+    page.evaluate("document.body.append(document.createElement('textarea'))")
+    page.locator("textarea").focus()
+    page.keyboard.type("n p [ ] 123")
+    page.keyboard.press("Home")
+    assert cursor(page) == 30
+    assert page.evaluate("window.stage.store.clock.playing") is False
+
+
+def test_a_recording_plays_to_its_end_and_stops(page: Page, recorded: Recorded) -> None:
+    show(page, recorded.text)
+    page.get_by_label("Speed").select_option("free")
+    page.evaluate("window.stage.store.seek(10)")
+    page.locator("[data-act=run]").click()
+    wait_until(page, "window.stage.store.cursor === window.stage.store.head")
+    wait_until(page, "!window.stage.store.clock.playing")
+    assert page.locator("[data-act=run]").inner_text() == "Run"
+
+
+def cursor(page: Page) -> int:
+    return int(page.evaluate("window.stage.store.cursor"))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda lines: [], "line 1: the file is empty; a trace begins with its header"),
+        (lambda lines: lines[1:], "line 1: a trace begins with its header (kind: header)"),
+        (lambda lines: [*lines[:4], '{"kind": "eve'], "line 5: not JSON"),
+        (lambda lines: [*lines[:4], "[1]"], "line 5: a JSON object is expected"),
+        (lambda lines: [*lines[:3], *lines[4:]], "line 4: sequence number 3, expected 2"),
+        (
+            lambda lines: [*lines[:2], lines[2].replace('"kind":"patch"', '"kind":"poem"')],
+            'line 3: not a record of a trace (kind is "poem")',
+        ),
+        (
+            lambda lines: [lines[0], re.sub(r'"num_prompt_tokens":\d+', '"x":1', lines[1])],
+            "line 2: request_submitted: num_prompt_tokens must be a number",
+        ),
+        (
+            lambda lines: [lines[0].replace('"schema_version":1', '"schema_version":9')],
+            "line 1: schema version 9; this page reads 1",
+        ),
+    ],
+)
+def test_a_broken_trace_is_named_by_line_and_changes_nothing(
+    page: Page, recorded: Recorded, spoil: Any, message: str
+) -> None:
+    text = "\n".join(spoil(recorded.text.splitlines()))
+    page.get_by_label("Open a saved trace").set_input_files(
+        {"name": "broken.jsonl", "mimeType": "text/plain", "buffer": text.encode()}
+    )
+    banner = page.locator(".gb-banner")
+    banner.wait_for()
+    assert banner.locator("p").inner_text() == f"broken.jsonl cannot be opened: {message}"
+    assert page.evaluate("window.stage.store.live") is True
+
+
+def test_a_failed_engine_is_said_with_its_reason(page: Page, recorded: Recorded) -> None:
+    header, records = recorded.text.splitlines()[0], records_of(recorded.text)
+    last = records[-1]
+    failed = {
+        "kind": "event",
+        "seq": 0,
+        "step": last["step"],
+        "phase": "execute",
+        "type": "engine_failed",
+        "component": "async-engine",
+        "connection": None,
+        "facts": {"message": "the <b>forward</b> raised."},
+        "t_us": last["t_us"] + 1,
+    }
+    show(page, as_text(header, [*records, failed]))
+    banner = page.locator(".gb-banner[data-kind=bad]")
+    assert "The engine failed: the <b>forward</b> raised." in banner.inner_text()
+    page.evaluate("window.stage.store.seek(3)")
+    settle(page)
+    assert banner.count() == 0
+
+
+# --- a live engine -------------------------------------------------------------------------------
+
+
+def own_engine(page: Page, server: StageServer) -> AsyncLLM:
+    engine = server.sessions.get(page.evaluate("sessionStorage.getItem('glassbox.session')"))
+    assert engine is not None
+    return engine
+
+
+def wait_head(page: Page, condition: str) -> None:
+    wait_until(page, f"((s) => {condition})(window.stage.store)")
+
+
+def test_the_page_commands_its_engine_phase_by_phase(page: Page, server: StageServer) -> None:
+    assert page.evaluate("window.stage.told.session").startswith("gb-")
+    hint = page.locator(".gb-hint")
+    assert hint.inner_text() == "The engine has nothing to do. Send a prompt."
+    engine = own_engine(page, server)
+    engine.submit(HOSTILE, SamplingParams(temperature=0.0, max_tokens=4))
+    wait_until(page, "window.stage.store.head === 1")
+    settle(page)
+    assert hint.inner_text() == "1 request waits at the door: press Step or Run."
+    page.locator("[data-act=phaseOn]").click()
+    wait_head(page, "s.headEngine.next_phase === 'schedule' && s.cursor === s.head")
+    # By event: the engine does its next phase, and the page shows the first event of it.
+    page.locator("[data-act=eventOn]").click()
+    wait_head(page, "s.headEngine.next_phase === 'prepare'")
+    settle(page)
+    state = page.evaluate("[window.stage.store.cursor, window.stage.store.following]")
+    assert state == [4, False]
+    page.locator("[data-act=phaseOn]").click()
+    wait_head(page, "s.following && s.cursor === s.head")
+    page.locator("[data-act=stepOn]").click()
+    wait_head(page, "s.headEngine.next_phase === 'arrive' && s.cursor === s.head")
+    assert engine.status.step == 1
+    page.get_by_label("Speed").select_option("16")
+    page.locator("[data-act=run]").click()
+    wait_head(page, "s.state.requests && Object.values(s.state.requests)[0].status === 'finished'")
+    page.keyboard.press("Escape")
+    page.locator("[data-act=run]").click()
+    wait_head(page, "s.headEngine.mode === 'paused'")
+    assert page.evaluate("window.stage.store.records.every((r, i) => r.seq === i)")
+
+
+def test_after_a_reload_the_tab_is_where_it_was(page: Page, server: StageServer) -> None:
+    engine = own_engine(page, server)
+    engine.submit("Once upon a time", SamplingParams(temperature=0.0, max_tokens=4))
+    engine.step()
+    wait_until(page, "window.stage.store.headEngine.step === 1")
+    page.evaluate(
+        "const s = window.stage.store; s.seek(12); s.setView('block-allocation');"
+        "s.select({ component: 'scheduler' })"
+    )
+    key = page.evaluate("sessionStorage.getItem('glassbox.session')")
+    page.reload()
+    wait_until(page, "window.stage?.store.cursor === 12")
+    settle(page)
+    assert page.evaluate("sessionStorage.getItem('glassbox.session')") == key
+    assert page.evaluate("window.stage.store.view") == "block-allocation"
+    assert selected(page) == ["scheduler"]
+    # A new step does not pull the page out of the past.
+    engine.step()
+    wait_until(page, "window.stage.store.headEngine.step === 2")
+    assert cursor(page) == 12
+    page.locator("[data-act=live]").click()
+    assert page.evaluate("window.stage.store.cursor === window.stage.store.head")
+
+
+def test_a_reset_begins_another_log_on_the_same_stream(page: Page, server: StageServer) -> None:
+    engine = own_engine(page, server)
+    engine.submit("Once upon a time", SamplingParams(temperature=0.0, max_tokens=4))
+    wait_until(page, "window.stage.store.head > 0")
+    before = page.evaluate("window.stage.store.header.trace_id")
+    page.locator("[data-act=reset]").click()
+    wait_until(page, "window.stage.store.header.trace_id !== argument", before)
+    assert page.evaluate("Object.keys(window.stage.store.state.requests ?? {})") == []
+
+
+def test_a_request_can_be_taken_back_from_the_inspector(page: Page, server: StageServer) -> None:
+    engine = own_engine(page, server)
+    stream = engine.submit("Once upon a time", SamplingParams(temperature=0.0, max_tokens=4))
+    wait_until(page, "window.stage.store.head > 0")
+    page.evaluate("id => window.stage.store.select({ request: id })", stream.request_id)
+    page.get_by_role("button", name="Abort this request").click()
+    page.locator(".gb-chip", has_text="finished: abort").wait_for()
+    assert engine.num_unfinished == 0
+
+
+def test_the_shared_engine_is_watched_and_not_commanded(page: Page) -> None:
+    page.get_by_label("Engine", exact=True).select_option("shared")
+    wait_until(page, "window.stage.store.connection === 'open' && window.stage.store.header")
+    settle(page)
+    for act in ("run", "phaseOn", "stepOn", "reset"):
+        button = page.locator(f"[data-act={act}]")
+        assert button.is_disabled()
+        assert "shared engine" in (button.get_attribute("title") or "")
+    page.get_by_label("Engine", exact=True).select_option("own")
+    wait_until(page, "window.stage.store.connection === 'open' && window.stage.store.header")
+    settle(page)
+    assert page.locator("[data-act=run]").is_enabled()
+
+
+def test_from_a_saved_trace_there_is_a_way_back_to_live(
+    page: Page, server: StageServer, recorded: Recorded
+) -> None:
+    live = page.evaluate("window.stage.store.header.trace_id")
+    page.get_by_label("Open a saved trace").set_input_files(
+        {"name": "mine.jsonl", "mimeType": "text/plain", "buffer": recorded.text.encode()}
+    )
+    banner = page.locator(".gb-banner")
+    assert "Saved trace mine.jsonl: no engine stands behind it." in banner.inner_text()
+    assert page.locator("[data-act=reset]").is_disabled()
+    page.get_by_role("button", name="Back to live").click()
+    wait_until(page, "window.stage.store.header?.trace_id === argument", live)
+    assert banner.count() == 0
+
+
+def test_a_saved_trace_is_what_the_engine_wrote(page: Page, server: StageServer) -> None:
+    engine = own_engine(page, server)
+    engine.submit("Once upon a time", SamplingParams(temperature=0.0, max_tokens=2))
+    engine.step()
+    wait_until(page, "window.stage.store.headEngine.step === 1")
+    with page.expect_download() as download:
+        page.locator("[data-act=save]").click()
+    trace = Trace.load(download.value.path())
+    assert list(trace.lines()) == list(engine.trace.lines())
+    assert len(trace.records) > 20
+
+
+def test_the_theme_follows_the_page(page: Page) -> None:
+    workspace = page.locator(".gb")
+    assert workspace.get_attribute("data-theme") == "light"
+    page.evaluate("document.getElementById('app').classList.add('dark')")
+    wait_until(page, "window.stage.root.querySelector('.gb').dataset.theme === 'dark'")
+
+
+def test_mounting_again_with_new_data_keeps_everything(page: Page, recorded: Recorded) -> None:
+    show(page, recorded.text)
+    page.evaluate("window.stage.store.seek(33)")
+    page.evaluate("window.node = window.stage.root.querySelector('.gb')")
+    page.evaluate("window.stage.show(structuredClone(window.stage.store.document))")
+    settle(page)
+    assert page.evaluate("window.node === window.stage.root.querySelector('.gb')")
+    assert page.locator(".gb").count() == 1
+    assert cursor(page) == 33

@@ -1,0 +1,333 @@
+// @ts-check
+/**
+ * The live line, the meter and the live rows of each engine box, from the state and the events of
+ * the step at the cursor and from nothing else. What has not happened yet in this step says so.
+ *
+ * @typedef {{name: string, value: string, truth: "measured"|"derived"|"illustrative", how: string}} Row
+ * @typedef {{line: string, short?: string, quiet?: boolean, meter?: number, meterHow?: string,
+ *   rows: Row[]}} Live
+ */
+import { bytes, count, micros, percent, plural } from "./format.js";
+
+const NOT_YET = "not yet in this step";
+
+/** What the boxes share: the state and the events of the step at the cursor, by type. */
+export class Moment {
+  /** @param {import("./store.js").Store} store */
+  constructor(store) {
+    this.header = store.header ?? { config: {}, model: {} };
+    this.config = this.header.config ?? {};
+    this.model = this.header.model ?? {};
+    this.state = store.state ?? {};
+    this.entry = store.stepAt(store.cursor);
+    /** @type {Map<string, import("./store.js").EventRecord[]>} */
+    this.events = new Map();
+    for (const event of this.entry ? store.eventsOfStep(this.entry) : []) {
+      const list = this.events.get(event.type);
+      if (list) list.push(event);
+      else this.events.set(event.type, [event]);
+    }
+    this.requests = countByStatus(this.state.requests ?? {});
+  }
+
+  /** @param {string} type @returns {any} facts of the last event of a type in this step */
+  last(type) {
+    return this.events.get(type)?.at(-1)?.facts ?? null;
+  }
+
+  /** @param {string} type @returns {import("./store.js").EventRecord[]} */
+  all(type) {
+    return this.events.get(type) ?? [];
+  }
+}
+
+/** @param {Record<string, any>} requests */
+function countByStatus(requests) {
+  const result = { submitted: 0, waiting: 0, running: 0, preempted: 0, finished: 0 };
+  for (const id in requests) result[requests[id].status] += 1;
+  return { ...result, open: result.submitted + result.waiting + result.running + result.preempted };
+}
+
+/** @param {string} name @param {string|number} value @param {string} how @returns {Row} */
+function measured(name, value, how) {
+  return { name, value: String(value), truth: "measured", how };
+}
+
+/** @param {string} name @param {string|number} value @param {string} how @returns {Row} */
+function derived(name, value, how) {
+  return { name, value: String(value), truth: "derived", how };
+}
+
+/** @param {number|undefined} value */
+const shown = (value) => (typeof value === "number" ? count(value) : "–");
+
+/** @param {Moment} now @returns {Live} */
+function client(now) {
+  const { open } = now.requests;
+  const counters = now.state.counters ?? {};
+  const text = now.all("text_emitted");
+  return {
+    line: now.requests.finished || open ? `${open} open · ${now.requests.finished} done` : "no request yet",
+    quiet: !open,
+    rows: [
+      derived("open requests", count(open), "requests whose status is not finished, counted"),
+      measured("requests finished", shown(counters.requests_finished), "the engine's counter"),
+      measured("prompt tokens taken in", shown(counters.prompt_tokens), "the engine's counter"),
+      measured("texts sent in this step", count(text.length), "text_emitted events of this step"),
+    ],
+  };
+}
+
+/** @param {Moment} now @returns {Live} */
+function frontEnd(now) {
+  const engine = now.state.engine ?? {};
+  const { submitted, open } = now.requests;
+  const mode = engine.mode ?? "paused";
+  const pace = mode !== "running" ? mode : engine.rate ? `${engine.rate} steps/s` : "running";
+  return {
+    line: submitted ? `${pace} · ${submitted} at the door` : `${pace} · ${plural(open, "request")}`,
+    short: submitted ? `${submitted} at the door` : plural(open, "request"),
+    rows: [
+      measured("loop", pace, "the mode the front end set"),
+      measured("next phase", engine.next_phase ?? "–", "where the engine stood at the cursor"),
+      derived("requests in its care", count(open), "requests whose status is not finished, counted"),
+      derived("at the door", count(submitted), "requests submitted since the last step began"),
+      measured("tokens generated", shown(now.state.counters?.generation_tokens), "the engine's counter"),
+    ],
+  };
+}
+
+/** @param {Moment} now @returns {Live} */
+function scheduler(now) {
+  const queues = now.state.queues ?? {};
+  const running = queues.running?.length ?? 0;
+  const waiting = queues.waiting?.length ?? 0;
+  const budget = now.config.max_num_batched_tokens ?? 0;
+  const spent = now.all("request_scheduled").reduce((sum, event) => sum + event.facts.num_tokens, 0);
+  const how = "sum of num_tokens over this step's request_scheduled events ÷ max_num_batched_tokens";
+  return {
+    line: `${running} running · ${waiting} waiting`,
+    short: `${running} run · ${waiting} wait`,
+    quiet: running + waiting === 0,
+    meter: budget ? spent / budget : undefined,
+    meterHow: `token budget: ${spent} of ${budget} given in this step`,
+    rows: [
+      measured("running", `${running} / ${shown(now.config.max_num_seqs)}`, "length of the running list, and max_num_seqs"),
+      measured("waiting", count(waiting), "length of the waiting queue"),
+      derived("token budget of this step", `${spent} / ${shown(budget)}`, how),
+      measured("preemptions so far", shown(now.state.counters?.num_preemptions), "the engine's counter"),
+    ],
+  };
+}
+
+/** @param {Moment} now @returns {Live} */
+function blockManager(now) {
+  const free = now.state.queues?.free?.length ?? 0;
+  const total = (now.config.num_gpu_blocks ?? 1) - 1;
+  const used = Math.max(0, total - free);
+  const counters = now.state.counters ?? {};
+  const queries = counters.prefix_queries ?? 0;
+  const hits = counters.prefix_hits ?? 0;
+  return {
+    line: `${free} free · ${used} used`,
+    meter: total > 0 ? used / total : undefined,
+    meterHow: `pool: ${used} of ${total} blocks in use`,
+    rows: [
+      measured("free blocks", count(free), "length of the free queue"),
+      derived("used blocks", count(used), "num_gpu_blocks - 1 (the null block) - free"),
+      derived("allocated in this step", count(blocksIn(now, "blocks_allocated")), "blocks in this step's blocks_allocated events"),
+      derived("freed in this step", count(blocksIn(now, "blocks_freed", "returned")), "returned blocks in this step's blocks_freed events"),
+      derived("evicted in this step", count(now.all("block_evicted").length), "block_evicted events of this step, counted"),
+      derived("prefix hit rate", queries ? percent(hits / queries) : "–", `prefix_hits ÷ prefix_queries = ${hits} ÷ ${queries} tokens`),
+    ],
+  };
+}
+
+/** @param {Moment} now @param {string} type @param {string} [field] */
+function blocksIn(now, type, field = "blocks") {
+  return now.all(type).reduce((sum, event) => sum + event.facts[field].length, 0);
+}
+
+/** @param {Moment} now @returns {Live} */
+function runner(now) {
+  const batch = now.last("batch_scheduled");
+  const forward = now.all("forward_run").at(-1);
+  const device = String(now.model.device ?? "");
+  const total = batch ? batch.prefill_tokens + batch.decode_tokens : 0;
+  /** @type {Row[]} */
+  const rows = [
+    measured("tokens in the batch", batch ? count(total) : NOT_YET, "batch_scheduled of this step"),
+    measured("prefill + decode tokens", batch ? `${batch.prefill_tokens} + ${batch.decode_tokens}` : NOT_YET, "batch_scheduled of this step"),
+    measured("requests in the batch", batch ? count(batch.num_requests) : NOT_YET, "batch_scheduled of this step"),
+    measured(
+      "forward",
+      forward?.duration_us === undefined ? NOT_YET : micros(forward.duration_us),
+      `wall time of the model's forward${device ? ` on ${device}` : ""}`,
+    ),
+    measured("tokens sampled", count(now.all("token_sampled").length), "token_sampled events of this step"),
+  ];
+  if (!batch) return { line: NOT_YET, quiet: true, rows };
+  return { ...batchLine(batch, total), rows };
+}
+
+/** @param {any} batch @param {number} total */
+function batchLine(batch, total) {
+  if (!total) return { line: "empty batch", quiet: true };
+  if (!batch.decode_tokens) return { line: `${total} tok, all prefill`, short: `${total} prefill` };
+  if (!batch.prefill_tokens) return { line: `${total} tok, all decode`, short: `${total} decode` };
+  return {
+    line: `${batch.prefill_tokens} prefill + ${batch.decode_tokens} decode`,
+    short: `${batch.prefill_tokens} pre + ${batch.decode_tokens} dec`,
+  };
+}
+
+/** In a few words for the map; the inspector has the whole sentence. */
+const EAGER_BECAUSE = {
+  prefill_in_batch: "prefill in batch",
+  above_largest_size: "above largest",
+  enforce_eager: "as configured",
+  nothing_captured: "none captured",
+};
+
+/** @param {Moment} now @returns {Live} */
+function graphs(now) {
+  const event = now.all("step_dispatched").at(-1);
+  if (!event) {
+    return { line: NOT_YET, quiet: true, rows: [measured("this step", NOT_YET, "step_dispatched")] };
+  }
+  const { mode, num_tokens: tokens, num_padded_tokens: padded } = event.facts;
+  const rows = [
+    measured("this step", mode === "NONE" ? "eager" : `${mode} graph`, "mode in step_dispatched"),
+    measured("tokens", count(tokens), "step_dispatched"),
+    measured("padded to", count(padded), "step_dispatched"),
+    derived("padding", count(Math.max(0, padded - tokens)), "padded tokens - tokens"),
+  ];
+  if (mode === "NONE") {
+    const why = EAGER_BECAUSE[event.reason?.code ?? ""];
+    return { line: why ? `eager: ${why}` : "eager", short: "eager", rows };
+  }
+  const pad = padded - tokens;
+  return { line: pad > 0 ? `replay ${padded} = ${tokens} + ${pad} pad` : `replay ${padded}`, short: `replay ${padded}`, rows };
+}
+
+/** @param {Moment} now @returns {Live} */
+function attention(now) {
+  const run = now.all("attention_run").at(-1);
+  const reads = now.all("pages_read");
+  const pages = blocksIn(now, "pages_read");
+  const volume = reads.reduce((sum, event) => sum + event.facts.num_bytes, 0);
+  const rows = [
+    measured("backend", run ? run.facts.backend : NOT_YET, "attention_run of this step"),
+    measured("time, all layers", run?.duration_us === undefined ? NOT_YET : micros(run.duration_us), "attention_run of this step"),
+    derived("pages read", run ? count(pages) : NOT_YET, "blocks in this step's pages_read events, counted once a request"),
+    derived("KV bytes read", run ? bytes(volume) : NOT_YET, "sum of num_bytes over this step's pages_read events"),
+  ];
+  if (!run && !reads.length) return { line: NOT_YET, quiet: true, rows };
+  return { line: `${plural(pages, "page")} read`, rows };
+}
+
+/** @param {Moment} now @returns {Live} */
+function memory(now) {
+  const free = now.state.queues?.free?.length ?? 0;
+  const total = (now.config.num_gpu_blocks ?? 1) - 1;
+  const used = Math.max(0, total - free);
+  const perToken = now.model.kv_bytes_per_token;
+  const weights = now.model.weight_bytes;
+  const pool = perToken ? perToken * (now.config.block_size ?? 0) * (now.config.num_gpu_blocks ?? 0) : 0;
+  const share = total > 0 ? used / total : 0;
+  const written = now.all("kv_written").reduce((sum, event) => sum + event.facts.num_bytes, 0);
+  return {
+    line: weights ? `KV ${percent(share)} · ${bytes(weights)} weights` : `KV ${percent(share)} used`,
+    short: `KV ${percent(share)} used`,
+    meter: total > 0 ? share : undefined,
+    meterHow: `KV pool: ${used} of ${total} blocks in use`,
+    rows: [
+      derived("KV pool in use", percent(share), `used ÷ (num_gpu_blocks - 1) = ${used} ÷ ${total}`),
+      derived("KV pool", pool ? bytes(pool) : "–", "kv_bytes_per_token × block_size × num_gpu_blocks"),
+      measured("weights", weights ? bytes(weights) : "–", "bytes of the loaded model's parameters"),
+      derived("KV written in this step", bytes(written), "sum of num_bytes over this step's kv_written events"),
+      measured("device", now.model.device ?? "–", "where the loaded model runs"),
+    ],
+  };
+}
+
+/** @param {Moment} now @returns {Live} */
+function groupedHeads(now) {
+  const q = now.model.num_attention_heads;
+  const kv = now.model.num_kv_heads;
+  const perToken = now.model.kv_bytes_per_token;
+  if (!q || !kv) {
+    return { line: "no model in this log", short: "no model", quiet: true, rows: [measured("heads", "–", "the log's header names no model")] };
+  }
+  const factor = Number.isInteger(q / kv) ? String(q / kv) : (q / kv).toFixed(1);
+  return {
+    line: `${q} q : ${kv} kv heads`,
+    rows: [
+      measured("query heads", count(q), "the loaded model's configuration"),
+      measured("KV heads", count(kv), "the loaded model's configuration"),
+      derived("query heads a KV head", factor, `query heads ÷ KV heads = ${q} ÷ ${kv}`),
+      derived("KV bytes a token", perToken ? bytes(perToken) : "–", "2 × layers × KV heads × head_dim × bytes of the dtype"),
+      derived("without grouping", perToken ? bytes((perToken * q) / kv) : "–", "KV bytes a token × query heads ÷ KV heads"),
+    ],
+  };
+}
+
+/** @type {Record<string, (now: Moment) => Live>} by the engine's name of the box */
+const BOXES = {
+  "client-req": client,
+  "async-engine": frontEnd,
+  scheduler,
+  "block-manager": blockManager,
+  "gpu-runner": runner,
+  "cuda-graph": graphs,
+  "paged-attn": attention,
+  "physical-vram": memory,
+  "shared-gqa": groupedHeads,
+};
+
+/** @param {string|null} name @param {Moment} now @returns {Live|null} null: nothing live here */
+export function liveOf(name, now) {
+  const box = name !== null && Object.hasOwn(BOXES, name) ? BOXES[name] : null;
+  return box ? box(now) : null;
+}
+
+/** What each engine box is. Checked against what holds of vLLM 0.26.0. */
+const ABOUT = {
+  "client-req": [
+    "Whoever sends prompts: this page, or any OpenAI client over HTTP. The text comes back token by token as server-sent events, and nothing that went out is ever taken back.",
+  ],
+  "async-engine": [
+    "The front end. It turns text into tokens, hands requests to the engine core, turns new tokens into text and streams it. Commands such as run, pause and step act here.",
+    "In vLLM this is the API server's process and the engine core runs in another. Here both share one process.",
+  ],
+  scheduler: [
+    "Decides in every step which requests get how many tokens. It knows no prefill or decode phase: a request wants its known tokens minus its computed ones, running requests first, within one token budget for all.",
+    "A long prompt takes what the budget has left, so there is no fixed chunk size. When blocks run out it preempts a running request, which is computed again later; nothing is swapped out.",
+  ],
+  "block-manager": [
+    "The page table of the KV cache. It maps each request's logical blocks to physical blocks, finds cached prefixes by the hash of full blocks, and hands out blocks from the head of the free queue.",
+    "At most all tokens but one may hit, in whole blocks: the last token must be computed to get its logits.",
+  ],
+  "gpu-runner": [
+    "Executes a step: it flattens the scheduled tokens of all requests into one batch, runs the model over it, keeps the logits, and then samples a token for each request whose known tokens are all computed.",
+  ],
+  "cuda-graph": [
+    "Chooses how the forward runs: by replaying a recording made for a batch size, with padding up to that size, or eagerly, one operation after the other. On a GPU the recording is a CUDA graph; on a CPU it is a list of operations over fixed buffers.",
+    "Here only pure decode batches replay. vLLM's default, FULL_AND_PIECEWISE, also replays piecewise graphs, attention left out, for mixed and prefill batches. Preparing inputs and padding remain as costs.",
+  ],
+  "paged-attn": [
+    "Attention that reads K and V through block tables, so that a request's blocks may lie anywhere in the pool. Prefill and decode both write through a slot mapping.",
+    "The original CUDA kernel of that name is history in vLLM: V1 runs FlashAttention, FlashInfer or Triton backends over the same paged layout.",
+  ],
+  "physical-vram": [
+    "The memory that holds the weights and the KV pool: device memory on a GPU, main memory on a CPU. The pool is allocated ahead and cut into blocks; block 0 is kept back as the null block.",
+  ],
+  "shared-gqa": [
+    "Not a cache of its own. With grouped-query attention several query heads share one KV head, so fewer KV bytes are stored and read for each token. The factor is query heads ÷ KV heads of the model; no bandwidth is multiplied.",
+  ],
+};
+
+/** @param {string|null} name @returns {string[]} */
+export function aboutOf(name) {
+  return name !== null && Object.hasOwn(ABOUT, name) ? ABOUT[name] : [];
+}

@@ -1,0 +1,559 @@
+// @ts-check
+/**
+ * The page's one store: the log as it came, a cursor into it, the state at the cursor, and what
+ * is selected. Map, inspector, transport and panels read it and never keep a copy.
+ *
+ * @typedef {{kind: "event", seq: number, step: number, phase: string, type: string,
+ *   component: string, connection: string|null, facts: any, reason?: any, duration_us?: number,
+ *   t_us: number}} EventRecord
+ * @typedef {{kind: "patch", seq: number, step: number, phase: string, changes: any,
+ *   duration_us: number|null, t_us: number}} PatchRecord
+ * @typedef {EventRecord|PatchRecord} LogRecord
+ * @typedef {{phase: string, first: number, last: number}} PhaseSpan
+ * @typedef {{step: number, first: number, last: number, phases: PhaseSpan[], command?: true}} StepEntry
+ * @typedef {{component: string|null, request: string|null, block: number|null}} Selection
+ */
+import { Clock } from "./clock.js";
+import { Timeline, copyState, mergePatch } from "./state.js";
+import { parseTrace } from "./trace_file.js";
+
+/** Beyond this the oldest records become part of the base state, as in the engine's own log. */
+const MAX_RECORDS = 240_000;
+
+const MEMORY = { cursor: "glassbox.cursor", view: "glassbox.view", selection: "glassbox.selection" };
+
+export class Store {
+  constructor() {
+    /** @type {any} the PageDocument */
+    this.document = null;
+    /** @type {any} */
+    this.header = null;
+    /** @type {LogRecord[]} */
+    this.records = [];
+    this.cursor = -1;
+    this.following = true;
+    /** @type {StepEntry[]} */
+    this.steps = [];
+    this.view = "";
+    /** @type {Selection} */
+    this.selection = { component: null, request: null, block: null };
+    this.live = true;
+    /** Name of the saved trace that is shown, "" for a live engine. */
+    this.traceName = "";
+    /** `engine` part of the state at the head, whatever the cursor shows. */
+    this.headEngine = /** @type {any} */ ({});
+    /** @type {{index: number, message: string}|null} */
+    this.failure = null;
+    /** @type {"none"|"connecting"|"open"|"lost"} */
+    this.connection = "none";
+    /** @type {{kind: "error"|"info", text: string}|null} */
+    this.notice = null;
+    /** @type {any} the model's loading, while there is no engine yet */
+    this.modelStatus = null;
+    /** @type {"own"|"shared"} */
+    this.engine = "own";
+    /** @type {import("./stream.js").EngineLink|null} */
+    this.link = null;
+    /** Counts every change of the log or the cursor. */
+    this.version = 0;
+
+    this.timeline = new Timeline({}, this.records);
+    this.clock = new Clock(this);
+    /** @type {Map<string, number[]>} */
+    this.byRequest = new Map();
+    /** @type {Set<(store: Store) => void>} */
+    this.listeners = new Set();
+    this.scheduled = 0;
+    /** @type {number|null} */
+    this.wantedSeq = null;
+    this.stepWanted = /** @type {"event"|null} */ (null);
+    this.recall();
+  }
+
+  // -- reading ----------------------------------------------------------------------------------
+
+  /** Index of the last record; -1 where there is none. */
+  get head() {
+    return this.records.length - 1;
+  }
+
+  /** The state at the cursor. Read it, never write it. */
+  get state() {
+    return this.timeline.state;
+  }
+
+  /** @param {number} index @returns {StepEntry|null} the step, or the commands, that record is in */
+  stepAt(index) {
+    let low = 0;
+    let high = this.steps.length - 1;
+    if (index < 0 || high < 0 || index > this.steps[high].last) return null;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (this.steps[middle].first <= index) low = middle;
+      else high = middle - 1;
+    }
+    return this.steps[low];
+  }
+
+  /**
+   * @param {number} index
+   * @returns {{entry: StepEntry, phase: PhaseSpan, position: number}|null}
+   */
+  phaseAt(index) {
+    const entry = this.stepAt(index);
+    if (!entry) return null;
+    let position = entry.phases.length - 1;
+    while (position > 0 && entry.phases[position].first > index) position -= 1;
+    return { entry, phase: entry.phases[position], position };
+  }
+
+  /**
+   * @param {StepEntry} entry
+   * @param {number} [upto]
+   * @returns {EventRecord[]}
+   */
+  eventsOfStep(entry, upto = this.cursor) {
+    return this.eventsBetween(entry.first, Math.min(entry.last, upto));
+  }
+
+  /** @param {number} first @param {number} last @returns {EventRecord[]} */
+  eventsBetween(first, last) {
+    const events = [];
+    for (let i = Math.max(0, first); i <= last && i < this.records.length; i += 1) {
+      const record = this.records[i];
+      if (record.kind === "event") events.push(record);
+    }
+    return events;
+  }
+
+  /** Events of the phase at the cursor, up to the cursor. */
+  phaseEvents() {
+    const at = this.phaseAt(this.cursor);
+    return at ? this.eventsBetween(at.phase.first, this.cursor) : [];
+  }
+
+  /** The event the cursor stands on, or the last one before it in the same phase. */
+  currentEvent() {
+    const events = this.phaseEvents();
+    return events.length ? events[events.length - 1] : null;
+  }
+
+  /** @param {string} id @returns {EventRecord[]} what happened to a request, up to the cursor */
+  historyOf(id) {
+    const history = [];
+    for (const index of this.byRequest.get(id) ?? []) {
+      if (index > this.cursor) break;
+      history.push(/** @type {EventRecord} */ (this.records[index]));
+    }
+    return history;
+  }
+
+  /** @param {LogRecord} record */
+  indexOf(record) {
+    return record.seq - this.header.base_seq;
+  }
+
+  get currentView() {
+    return this.document?.views?.find((view) => view.id === this.view) ?? null;
+  }
+
+  get atHead() {
+    return this.cursor >= this.head;
+  }
+
+  // -- the log ----------------------------------------------------------------------------------
+
+  /** @param {any} header a new log begins */
+  begin(header) {
+    this.clock.stop();
+    const again = this.header?.trace_id === header.trace_id ? this.records[this.cursor]?.seq : null;
+    this.header = header;
+    this.records = [];
+    this.steps = [];
+    this.byRequest = new Map();
+    this.failure = null;
+    this.cursor = -1;
+    this.timeline = new Timeline(header.state, this.records);
+    this.headEngine = copyState(header.state.engine ?? {});
+    this.stepWanted = null;
+    this.wantedSeq = again !== null && !this.following ? again : this.recallCursor();
+    this.following = this.wantedSeq === null;
+    this.changed();
+  }
+
+  /** @param {LogRecord[]} records they follow those that are here already */
+  append(records) {
+    if (!this.header) return;
+    const start = this.records.length;
+    for (const record of records) {
+      if (record.seq !== this.header.base_seq + this.records.length) continue;
+      this.records.push(record);
+      this.index(record, this.records.length - 1);
+    }
+    if (this.records.length === start) return;
+    this.version += 1;
+    if (this.wantedSeq !== null) this.reachWanted();
+    else if (this.stepWanted) this.takeOneEvent(start);
+    else if (this.following && !this.clock.playing) this.followHead(start);
+    if (this.records.length > MAX_RECORDS) this.forgetOldest(MAX_RECORDS / 4);
+    this.changed();
+  }
+
+  /** @param {number} start index of the first new record */
+  followHead(start) {
+    // What was there before this page came is no news: no need to walk through it.
+    if (start === 0 || this.records.length - start > 4000) this.moveCursor(this.head);
+    else this.clock.follow(this.headEngine.rate, this.headEngine.mode === "running");
+  }
+
+  reachWanted() {
+    const index = /** @type {number} */ (this.wantedSeq) - this.header.base_seq;
+    if (index > this.head) return;
+    this.wantedSeq = null;
+    this.seek(Math.max(-1, index));
+  }
+
+  /** @param {number} start */
+  takeOneEvent(start) {
+    this.stepWanted = null;
+    const event = this.nextEvent(start - 1);
+    this.seek(event);
+  }
+
+  /** @param {LogRecord} record @param {number} index */
+  index(record, index) {
+    this.indexStep(record, index);
+    if (record.kind === "patch") {
+      if (record.changes.engine) mergePatch(this.headEngine, record.changes.engine);
+      return;
+    }
+    if (record.type === "engine_failed") this.failure = { index, message: record.facts.message };
+    const request = record.facts.request;
+    if (typeof request !== "string") return;
+    const list = this.byRequest.get(request);
+    if (list) list.push(index);
+    else this.byRequest.set(request, [index]);
+  }
+
+  /** @param {LogRecord} record @param {number} index */
+  indexStep(record, index) {
+    let entry = this.steps[this.steps.length - 1];
+    const command = record.phase === "command";
+    const goesOn =
+      entry !== undefined &&
+      (command
+        ? entry.command === true || !this.isComplete(entry)
+        : !entry.command && entry.step === record.step);
+    if (!goesOn) {
+      entry = { step: record.step, first: index, last: index, phases: [] };
+      if (command) entry.command = true;
+      this.steps.push(entry);
+    }
+    entry.last = index;
+    const span = entry.phases[entry.phases.length - 1];
+    const ended = span !== undefined && this.records[span.last].kind === "patch";
+    if (span !== undefined && span.phase === record.phase && !ended) span.last = index;
+    else entry.phases.push({ phase: record.phase, first: index, last: index });
+  }
+
+  /** @param {StepEntry} entry whether its step came to its end */
+  isComplete(entry) {
+    const span = entry.phases.findLast((phase) => phase.phase !== "command");
+    return span?.phase === "output" && this.records[span.last].kind === "patch";
+  }
+
+  /** @param {number} count */
+  forgetOldest(count) {
+    const cut = this.steps.find((entry) => entry.first >= count)?.first;
+    if (cut === undefined) return;
+    const base = new Timeline(this.header.state, this.records).moveTo(cut - 1);
+    const seq = Math.max(this.cursor - cut, -1);
+    const kept = this.records.slice(cut);
+    this.header = { ...this.header, base_seq: this.header.base_seq + cut, state: base };
+    this.records = [];
+    this.steps = [];
+    this.byRequest = new Map();
+    this.failure = null;
+    this.timeline = new Timeline(base, this.records);
+    for (const record of kept) {
+      this.records.push(record);
+      this.index(record, this.records.length - 1);
+    }
+    this.cursor = seq;
+    this.timeline.moveTo(seq);
+  }
+
+  // -- the cursor -------------------------------------------------------------------------------
+
+  /** @param {number} index go to this record; at the head of a live engine the page follows it */
+  seek(index) {
+    this.clock.stop();
+    this.wantedSeq = null;
+    this.moveCursor(index);
+    this.following = this.live && this.cursor >= this.head;
+    this.remember();
+  }
+
+  /** @param {number} index move the cursor and nothing else */
+  moveCursor(index) {
+    const target = Math.max(-1, Math.min(this.head, Math.trunc(index)));
+    this.cursor = target;
+    this.timeline.moveTo(target);
+    this.version += 1;
+    this.changed();
+  }
+
+  goLive() {
+    this.wantedSeq = null;
+    this.clock.stop();
+    this.moveCursor(this.head);
+    this.following = this.live;
+    this.remember();
+  }
+
+  /** @param {number|null} rate play the recording from the cursor on */
+  play(rate) {
+    if (this.atHead) this.moveCursor(-1);
+    this.following = false;
+    this.clock.play(rate);
+    this.changed();
+  }
+
+  stopPlaying() {
+    this.clock.stop();
+    this.following = this.live && this.atHead;
+    this.remember();
+    this.changed();
+  }
+
+  /** @param {number|null} rate the recording was played up to the head */
+  playedToHead(rate) {
+    if (this.live) {
+      this.following = true;
+      if (this.canCommand && this.headEngine.mode !== "running") void this.command("run", { rate });
+    }
+    this.remember();
+    this.changed();
+  }
+
+  /** @param {number} from @returns {number} index of the next event, or the head */
+  nextEvent(from) {
+    for (let i = from + 1; i < this.records.length; i += 1) {
+      if (this.records[i].kind === "event") return i;
+    }
+    return this.head;
+  }
+
+  /** @param {number} from @returns {number} index of the event before, or -1 */
+  previousEvent(from) {
+    for (let i = from - 1; i >= 0; i -= 1) if (this.records[i].kind === "event") return i;
+    return -1;
+  }
+
+  /** @param {number} from @returns {number} last record of this phase, or of the next one */
+  nextPhase(from) {
+    const at = this.phaseAt(from);
+    if (at && from < at.phase.last) return at.phase.last;
+    return this.phaseAt(from + 1)?.phase.last ?? this.head;
+  }
+
+  /** @param {number} from @returns {number} last record of the phase before */
+  previousPhase(from) {
+    const at = this.phaseAt(from);
+    return at ? at.phase.first - 1 : -1;
+  }
+
+  /** @param {number} from @returns {number} last record of this step, or of the next one */
+  nextStep(from) {
+    const entry = this.stepAt(from);
+    if (entry && from < entry.last) return entry.last;
+    return this.stepAt(from + 1)?.last ?? this.head;
+  }
+
+  /** @param {number} from @returns {number} last record of the step before */
+  previousStep(from) {
+    const entry = this.stepAt(from);
+    return entry ? entry.first - 1 : -1;
+  }
+
+  // -- commands ---------------------------------------------------------------------------------
+
+  get canCommand() {
+    return this.live && this.engine === "own" && this.connection === "open";
+  }
+
+  /** Why the engine cannot be commanded from here, or "". */
+  get whyNoCommand() {
+    if (!this.live) return "A saved trace has no engine behind it.";
+    if (this.engine === "shared") {
+      return "The shared engine belongs to all clients of this server; it runs by itself.";
+    }
+    if (this.connection !== "open") return "The page is not connected to its engine.";
+    return "";
+  }
+
+  /**
+   * @param {string} name phase, step, run, pause, abort, reset, reset_prefix_cache
+   * @param {any} [body]
+   * @returns {Promise<boolean>} whether the engine took it
+   */
+  async command(name, body = {}) {
+    if (!this.canCommand || !this.link) {
+      this.tell("error", this.whyNoCommand);
+      return false;
+    }
+    try {
+      await this.link.command(name, body);
+      this.tell(null, "");
+      return true;
+    } catch (error) {
+      this.tell("error", error instanceof Error ? error.message : String(error));
+      return false;
+    }
+  }
+
+  /** At the head: let the engine do its next phase and show the first event of it. */
+  async commandOneEvent() {
+    this.stepWanted = "event";
+    if (!(await this.command("phase"))) this.stepWanted = null;
+  }
+
+  /** @param {"error"|"info"|null} kind @param {string} text */
+  tell(kind, text) {
+    const notice = kind ? { kind, text } : null;
+    if (notice?.text === this.notice?.text) return;
+    this.notice = notice;
+    this.changed();
+  }
+
+  // -- saved traces -----------------------------------------------------------------------------
+
+  /**
+   * Show a saved trace; the live engine stays where it is, and `backToLive` returns to it.
+   * @param {string} text JSON Lines
+   * @param {string} name
+   */
+  openTrace(text, name) {
+    const { header, records } = parseTrace(text);
+    this.link?.close();
+    this.live = false;
+    this.traceName = name;
+    this.connection = "none";
+    this.notice = null;
+    this.begin(header);
+    for (const record of records) {
+      this.records.push(record);
+      this.index(record, this.records.length - 1);
+    }
+    const wanted = this.wantedSeq;
+    this.wantedSeq = null;
+    this.following = false;
+    this.moveCursor(wanted === null ? this.head : wanted - header.base_seq);
+  }
+
+  backToLive() {
+    this.live = true;
+    this.traceName = "";
+    this.header = null;
+    this.records = [];
+    this.steps = [];
+    this.byRequest = new Map();
+    this.failure = null;
+    this.cursor = -1;
+    this.headEngine = {};
+    this.timeline = new Timeline({}, this.records);
+    this.following = true;
+    this.link?.open();
+    this.version += 1;
+    this.changed();
+  }
+
+  // -- what is looked at ------------------------------------------------------------------------
+
+  /** @param {any} pageDocument */
+  setDocument(pageDocument) {
+    if (this.document === pageDocument) return;
+    this.document = pageDocument;
+    const views = pageDocument.views ?? [];
+    if (!views.some((view) => view.id === this.view)) this.view = views[0]?.id ?? "";
+    const known = pageDocument.components.some((item) => item.id === this.selection.component);
+    if (!known) this.selection = { ...this.selection, component: null };
+    this.changed();
+  }
+
+  /** @param {Partial<Selection>} partial */
+  select(partial) {
+    this.selection = { ...this.selection, ...partial };
+    keep(MEMORY.selection, this.selection);
+    this.changed();
+  }
+
+  /** @param {string} id */
+  setView(id) {
+    if (this.view === id || !this.document?.views?.some((view) => view.id === id)) return;
+    this.view = id;
+    keep(MEMORY.view, id);
+    this.changed();
+  }
+
+  // -- memory of the tab ------------------------------------------------------------------------
+
+  recall() {
+    this.view = recalled(MEMORY.view) ?? "";
+    const selection = recalled(MEMORY.selection);
+    if (selection && typeof selection === "object") {
+      this.selection = { component: null, request: null, block: null, ...selection };
+    }
+  }
+
+  /** @returns {number|null} the record this tab looked at before it was loaded again */
+  recallCursor() {
+    const kept = recalled(MEMORY.cursor);
+    if (!kept || kept.trace_id !== this.header.trace_id || kept.following) return null;
+    return Number.isInteger(kept.seq) ? kept.seq : null;
+  }
+
+  remember() {
+    if (!this.header) return;
+    keep(MEMORY.cursor, {
+      trace_id: this.header.trace_id,
+      seq: this.header.base_seq + this.cursor,
+      following: this.following,
+    });
+  }
+
+  // -- subscribers ------------------------------------------------------------------------------
+
+  /** @param {(store: Store) => void} listener @returns {() => void} */
+  subscribe(listener) {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  /** Tell the subscribers in the next frame, once however much changes until then. */
+  changed() {
+    if (this.scheduled) return;
+    this.scheduled = requestAnimationFrame(() => {
+      this.scheduled = 0;
+      for (const listener of [...this.listeners]) listener(this);
+    });
+  }
+}
+
+/** @param {string} key @param {any} value */
+function keep(key, value) {
+  try {
+    sessionStorage.setItem(key, JSON.stringify(value));
+  } catch {
+    // A full or forbidden storage costs the memory over a reload, nothing else.
+  }
+}
+
+/** @param {string} key @returns {any} */
+function recalled(key) {
+  try {
+    return JSON.parse(sessionStorage.getItem(key) ?? "null");
+  } catch {
+    return null;
+  }
+}

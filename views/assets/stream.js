@@ -1,0 +1,194 @@
+// @ts-check
+/**
+ * The page's link to the server: commands go down, the log comes up. One event stream a tab.
+ */
+
+const SESSION_KEY = "glassbox.session";
+const ENGINE_KEY = "glassbox.engine";
+const SHARED_KEY = "EMPTY";
+const FIRST_RETRY = 400;
+const LONGEST_RETRY = 8000;
+
+/** An answer of the server that is no success. */
+class ServerError extends Error {
+  /** @param {number} status @param {string} message */
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export class EngineLink {
+  /**
+   * @param {import("./store.js").Store} store
+   * @param {(key: string) => void} onSession
+   */
+  constructor(store, onSession) {
+    this.store = store;
+    this.onSession = onSession;
+    this.key = sessionStorage.getItem(SESSION_KEY) ?? "";
+    store.engine = sessionStorage.getItem(ENGINE_KEY) === "shared" ? "shared" : "own";
+    /** @type {EventSource|null} */
+    this.source = null;
+    this.retry = FIRST_RETRY;
+    this.timer = 0;
+    /** Counts openings, so that what an older one still awaits comes to nothing. */
+    this.turn = 0;
+  }
+
+  get authorization() {
+    return `Bearer ${this.store.engine === "shared" ? SHARED_KEY : this.key}`;
+  }
+
+  /** Open the stream; it is opened again whenever it breaks. */
+  open() {
+    this.close();
+    this.store.connection = "connecting";
+    this.store.changed();
+    void this.connect(this.turn);
+  }
+
+  close() {
+    this.turn += 1;
+    this.source?.close();
+    this.source = null;
+    clearTimeout(this.timer);
+  }
+
+  /** @param {number} turn */
+  async connect(turn) {
+    try {
+      await this.ensureSession();
+      const { ticket } = await this.request("POST", "/api/events/ticket");
+      if (turn !== this.turn) return;
+      this.listen(ticket, turn);
+    } catch (error) {
+      if (turn === this.turn) this.later(turn, error);
+    }
+  }
+
+  /** Keep the tab's key where the server still knows it, else get another. */
+  async ensureSession() {
+    if (this.key) {
+      try {
+        await this.request("GET", "/api/session", undefined, `Bearer ${this.key}`);
+        this.onSession(this.key);
+        return;
+      } catch (error) {
+        if (!(error instanceof ServerError) || error.status !== 401) throw error;
+      }
+    }
+    const { key } = await this.request("POST", "/api/session", {}, null);
+    this.key = key;
+    sessionStorage.setItem(SESSION_KEY, key);
+    this.onSession(key);
+  }
+
+  /** @param {string} ticket @param {number} turn */
+  listen(ticket, turn) {
+    const { store } = this;
+    const query = new URLSearchParams({ ticket });
+    if (store.header && store.head >= 0) {
+      query.set("after", `${store.header.trace_id}:${store.header.base_seq + store.head}`);
+    }
+    const source = new EventSource(`/api/events?${query}`);
+    this.source = source;
+    source.addEventListener("open", () => {
+      this.retry = FIRST_RETRY;
+      store.connection = "open";
+      store.changed();
+    });
+    const on = (/** @type {string} */ name, /** @type {(data: any) => void} */ act) =>
+      source.addEventListener(name, (message) => {
+        if (turn === this.turn) act(JSON.parse(message.data));
+      });
+    on("header", (header) => {
+      store.modelStatus = null;
+      store.begin(header);
+    });
+    on("records", (records) => store.append(records));
+    on("status", (status) => {
+      store.modelStatus = status;
+      store.changed();
+    });
+    on("notice", ({ text }) => store.tell("info", text));
+    on("closed", ({ text }) => store.tell("info", text));
+    on("failed", ({ error }) => store.tell("error", error.message));
+    // A ticket is good for once, so the browser's own retry cannot work: ask for another.
+    source.addEventListener("error", () => {
+      source.close();
+      if (turn === this.turn) this.later(turn, null);
+    });
+  }
+
+  /** @param {number} turn @param {unknown} error */
+  later(turn, error) {
+    this.source?.close();
+    this.source = null;
+    this.store.connection = "lost";
+    if (error instanceof ServerError) this.store.tell("error", error.message);
+    this.store.changed();
+    this.timer = setTimeout(() => {
+      if (turn === this.turn) void this.connect(turn);
+    }, this.retry);
+    this.retry = Math.min(LONGEST_RETRY, this.retry * 2);
+  }
+
+  /** @param {"own"|"shared"} engine */
+  choose(engine) {
+    if (this.store.engine === engine) return;
+    this.store.engine = engine;
+    sessionStorage.setItem(ENGINE_KEY, engine);
+    this.close();
+    this.store.tell(null, "");
+    this.store.backToLive();
+  }
+
+  /** @param {string} name @param {any} body */
+  command(name, body) {
+    return this.request("POST", `/api/engine/${name}`, body);
+  }
+
+  /** The log of the engine as a file. */
+  async traceFile() {
+    const answer = await fetch("/api/trace", { headers: { Authorization: this.authorization } });
+    if (!answer.ok) throw await errorOf(answer);
+    return answer.blob();
+  }
+
+  /**
+   * @param {string} method
+   * @param {string} path
+   * @param {any} [body]
+   * @param {string|null} [authorization] null: none
+   */
+  async request(method, path, body, authorization = this.authorization) {
+    /** @type {Record<string, string>} */
+    const headers = {};
+    if (authorization) headers.Authorization = authorization;
+    if (method === "POST") headers["Content-Type"] = "application/json";
+    let answer;
+    try {
+      answer = await fetch(path, {
+        method,
+        headers,
+        body: method === "POST" ? JSON.stringify(body ?? {}) : undefined,
+      });
+    } catch {
+      throw new Error("The server does not answer.");
+    }
+    if (!answer.ok) throw await errorOf(answer);
+    return answer.json();
+  }
+}
+
+/** @param {Response} answer */
+async function errorOf(answer) {
+  let message = `The server answered ${answer.status}.`;
+  try {
+    message = (await answer.json()).error.message || message;
+  } catch {
+    // No JSON in the answer: the status has to do.
+  }
+  return new ServerError(answer.status, message);
+}

@@ -1,0 +1,357 @@
+// @ts-check
+/**
+ * The transport: one cursor for the whole page. At the head of a live engine the forward buttons
+ * command the engine; behind the head they walk through what was recorded.
+ */
+import { el, icon, setAttribute, setText } from "./dom.js";
+import { count, plural } from "./format.js";
+import { STEP_PHASES } from "./trace_file.js";
+
+const SPEEDS = ["0.5", "1", "2", "4", "8", "16", "free"];
+const SPEED_KEY = "glassbox.speed";
+
+const ICONS = {
+  stepBack: "M2 3h2v10H2zM9 3v10L4.5 8zM14 3v10L9.5 8z",
+  phaseBack: "M3 3h2v10H3zM13 3v10L6 8z",
+  eventBack: "M10.5 3 12 4.5 8.5 8l3.5 3.5-1.5 1.5-5-5z",
+  run: "M4 2.5 13.5 8 4 13.5z",
+  pause: "M4 3h3v10H4zM9 3h3v10H9z",
+  eventOn: "M5.5 3 4 4.5 7.5 8 4 11.5 5.5 13l5-5z",
+  phaseOn: "M11 3h2v10h-2zM3 3v10l7-5z",
+  stepOn: "M12 3h2v10h-2zM7 3v10l4.5-5zM2 3v10l4.5-5z",
+  live: "M8 4a4 4 0 1 0 0 8 4 4 0 0 0 0-8z",
+};
+
+export class Transport {
+  /**
+   * @param {HTMLElement} root
+   * @param {import("./store.js").Store} store
+   */
+  constructor(root, store) {
+    this.store = store;
+    this.busy = false;
+    const b = (/** @type {string} */ name, /** @type {string} */ text, /** @type {string} */ title, /** @type {() => void} */ act, before = true) =>
+      el("button", { class: "gb-button", type: "button", title, "data-act": name, onclick: act }, before ? icon(ICONS[name]) : null, text, before ? null : icon(ICONS[name]));
+    this.buttons = {
+      stepBack: b("stepBack", "Step", "Back to the end of the step before ([ or p)", () => this.back("Step")),
+      phaseBack: b("phaseBack", "Phase", "Back to the end of the phase before (Shift+←)", () => this.back("Phase")),
+      eventBack: b("eventBack", "Event", "Back by one event (←)", () => this.back("Event")),
+      run: el("button", { class: "gb-button is-primary gb-run", type: "button", "data-act": "run", onclick: () => this.toggleRun() }),
+      eventOn: b("eventOn", "Event", "On by one event (→)", () => this.on("Event"), false),
+      phaseOn: b("phaseOn", "Phase", "On to the end of the phase (Shift+→)", () => this.on("Phase"), false),
+      stepOn: b("stepOn", "Step", "On to the end of the step (] or n)", () => this.on("Step"), false),
+      live: b("live", "Live", "To the newest record, and follow it (End)", () => this.store.goLive()),
+    };
+    this.speed = /** @type {HTMLSelectElement} */ (
+      el("select", { class: "gb-select", "aria-label": "Speed", title: "Steps a second, of the engine or of the recording", onchange: () => this.speedChanged() },
+        ...SPEEDS.map((value) => el("option", { value, text: value === "free" ? "free" : `${value} steps/s` })))
+    );
+    this.speed.value = sessionStorage.getItem(SPEED_KEY) ?? "2";
+    this.hint = el("div", { class: "gb-hint", role: "status" });
+    this.strip = this.makeStrip();
+    this.range = /** @type {HTMLInputElement} */ (
+      el("input", { type: "range", min: -1, max: 0, step: 1, value: -1, "aria-label": "Position in the log", oninput: () => this.scrubbed() })
+    );
+    this.ticks = /** @type {HTMLCanvasElement} */ (el("canvas", { "aria-hidden": "true" }));
+    this.where = el("div", { class: "gb-where" });
+    const { stepBack, phaseBack, eventBack, run, eventOn, phaseOn, stepOn, live } = this.buttons;
+    root.append(
+      el("div", { class: "gb-transport-row" },
+        el("div", { class: "gb-group", role: "group", "aria-label": "Back" }, stepBack, phaseBack, eventBack),
+        run,
+        el("div", { class: "gb-group", role: "group", "aria-label": "Forward" }, eventOn, phaseOn, stepOn),
+        live,
+        el("label", { class: "gb-speed" }, this.speed),
+        this.hint),
+      el("div", { class: "gb-transport-row" }, this.strip, el("div", { class: "gb-scrub" }, this.ticks, this.range), this.where),
+    );
+    this.resize = new ResizeObserver(() => this.drawTicks(true));
+    this.resize.observe(this.ticks);
+  }
+
+  destroy() {
+    this.resize.disconnect();
+  }
+
+  makeStrip() {
+    this.cells = new Map(
+      STEP_PHASES.map((phase) => [
+        phase,
+        el("button", { class: "gb-phase", type: "button", "data-phase": phase, text: phase, onclick: () => this.toPhase(phase) }),
+      ]),
+    );
+    const items = Array.from(this.cells.values(), (cell) => el("li", {}, cell));
+    return el("ol", { class: "gb-phases", "aria-label": "Phases of the step" }, ...items);
+  }
+
+  // -- hands --------------------------------------------------------------------------------------
+
+  /** Whether forward means the engine: at the head of an engine that this page may command. */
+  get commands() {
+    return this.store.live && (this.store.atHead || this.store.following);
+  }
+
+  /** @returns {number|null} steps a second; null: free */
+  get rate() {
+    return this.speed.value === "free" ? null : Number(this.speed.value);
+  }
+
+  get engineRuns() {
+    return this.store.live && this.store.headEngine.mode === "running";
+  }
+
+  /** @param {"Event"|"Phase"|"Step"} unit */
+  back(unit) {
+    const { store } = this;
+    store.seek(store[`previous${unit}`](store.cursor));
+    store.following = false;
+    store.remember();
+  }
+
+  /** @param {"Event"|"Phase"|"Step"} unit */
+  on(unit) {
+    const { store } = this;
+    if (!this.commands) store.seek(store[`next${unit}`](store.cursor));
+    else void this.commandOnce(unit);
+  }
+
+  /** @param {"Event"|"Phase"|"Step"} unit */
+  async commandOnce(unit) {
+    const { store } = this;
+    if (this.busy) return;
+    this.busy = true;
+    store.following = true;
+    if (unit === "Event") await store.commandOneEvent();
+    else await store.command(unit.toLowerCase());
+    this.busy = false;
+    store.changed();
+  }
+
+  toggleRun() {
+    const { store } = this;
+    if (store.clock.playing) store.stopPlaying();
+    else if (this.engineRuns && store.following) void store.command("pause");
+    else if (this.commands) void this.runEngine();
+    else store.play(this.rate);
+  }
+
+  async runEngine() {
+    this.store.following = true;
+    await this.store.command("run", { rate: this.rate });
+  }
+
+  speedChanged() {
+    try {
+      sessionStorage.setItem(SPEED_KEY, this.speed.value);
+    } catch {
+      // The choice is not remembered, that is all.
+    }
+    const { store } = this;
+    if (store.clock.playing) store.clock.play(this.rate);
+    if (this.engineRuns && store.canCommand) void store.command("run", { rate: this.rate });
+  }
+
+  scrubbed() {
+    this.store.seek(Number(this.range.value));
+  }
+
+  /** @param {string} phase */
+  toPhase(phase) {
+    const entry = this.store.stepAt(this.store.cursor);
+    const span = entry?.phases.find((each) => each.phase === phase);
+    if (span) this.store.seek(span.last);
+  }
+
+  /**
+   * @param {string} key @param {boolean} shift
+   * @returns {boolean} whether the key was one of the transport's
+   */
+  key(key, shift) {
+    const { store } = this;
+    if (key === " ") this.toggleRun();
+    else if (key === "ArrowRight") this.on(shift ? "Phase" : "Event");
+    else if (key === "ArrowLeft") this.back(shift ? "Phase" : "Event");
+    else if (key === "n" || key === "]") this.on("Step");
+    else if (key === "p" || key === "[") this.back("Step");
+    else if (key === "Home") this.back2start();
+    else if (key === "End") store.goLive();
+    else return false;
+    return true;
+  }
+
+  back2start() {
+    this.store.seek(-1);
+    this.store.following = false;
+  }
+
+  // -- updating -----------------------------------------------------------------------------------
+
+  update() {
+    this.updateButtons();
+    this.updateStrip();
+    this.updateScrubber();
+    this.updateHint();
+  }
+
+  updateButtons() {
+    const { store, buttons } = this;
+    const start = store.cursor < 0;
+    const stuck = this.commands ? store.whyNoCommand : store.atHead ? "This is the end of the log." : "";
+    const wait = stuck || (this.commands && this.engineRuns ? "The engine runs: pause it first." : "");
+    for (const name of ["stepBack", "phaseBack", "eventBack"]) this.enable(buttons[name], !start, "");
+    for (const name of ["eventOn", "phaseOn", "stepOn"]) this.enable(buttons[name], !wait && !this.busy, wait);
+    const runs = store.clock.playing || (this.engineRuns && store.following);
+    const face = runs ? "pause" : "run";
+    if (this.face !== face) {
+      this.face = face;
+      buttons.run.replaceChildren(icon(ICONS[face]), runs ? "Pause" : "Run");
+    }
+    const saved = !store.live;
+    const dead = this.commands && !store.canCommand;
+    this.enable(buttons.run, !(dead || (saved && store.head < 0)), dead ? store.whyNoCommand : "");
+    buttons.run.title ||= runs ? "Pause (Space)" : "Run (Space)";
+    buttons.live.hidden = saved;
+    this.enable(buttons.live, !store.following, "");
+    buttons.live.classList.toggle("is-quiet", store.following);
+  }
+
+  /** @param {HTMLElement} button @param {boolean} able @param {string} why */
+  enable(button, able, why) {
+    setAttribute(button, "disabled", able ? null : "");
+    /** @type {any} */ (button).__title ??= button.title;
+    const title = !able && why ? why : /** @type {any} */ (button).__title;
+    if (button.title !== title) button.title = title;
+  }
+
+  updateStrip() {
+    const { store } = this;
+    const at = store.phaseAt(store.cursor);
+    const next = store.headEngine.next_phase;
+    for (const [phase, cell] of this.cells) {
+      const span = at?.entry.phases.find((each) => each.phase === phase);
+      const begun = span !== undefined && span.first <= store.cursor;
+      const now = at?.phase.phase === phase;
+      cell.classList.toggle("is-done", begun && !now);
+      cell.classList.toggle("is-now", now);
+      cell.classList.toggle("is-next", store.live && store.atHead && phase === next && !this.engineRuns);
+      setAttribute(cell, "aria-current", now ? "step" : null);
+      setAttribute(cell, "disabled", span ? null : "");
+      const title = phase === next && store.live ? `${phase}: the engine's next phase` : phase;
+      if (cell.title !== title) cell.title = title;
+    }
+  }
+
+  updateScrubber() {
+    const { store, range } = this;
+    setAttribute(range, "max", String(Math.max(store.head, 0)));
+    setAttribute(range, "disabled", store.head < 0 ? "" : null);
+    if (Number(range.value) !== store.cursor) range.value = String(store.cursor);
+    const share = (store.cursor + 1) / Math.max(1, store.head + 1);
+    range.style.setProperty("--at", `${(share * 100).toFixed(2)}%`);
+    const at = store.phaseAt(store.cursor);
+    const last = store.steps.findLast((entry) => !entry.command)?.step;
+    const words = this.whereWords(at, last);
+    setText(this.where, words);
+    setAttribute(range, "aria-valuetext", at ? `${words}, ${at.phase.phase}` : "before the first record");
+    this.drawTicks(false);
+  }
+
+  /** @param {any} at @param {number|undefined} last */
+  whereWords(at, last) {
+    if (!at) return this.store.head < 0 ? "no log yet" : "start";
+    if (at.entry.command) return last === undefined ? "before step 0" : `between steps / ${last}`;
+    return `step ${at.entry.step} / ${last}`;
+  }
+
+  /** Step boundaries as ticks, commands as dots. @param {boolean} force */
+  drawTicks(force) {
+    const { store, ticks } = this;
+    const width = ticks.clientWidth;
+    const ratio = devicePixelRatio || 1;
+    const key = `${store.header?.trace_id} ${store.head} ${width} ${ratio} ${store.document ? ticks.closest("[data-theme]")?.getAttribute("data-theme") : ""}`;
+    if (!force && key === this.ticksKey) return;
+    this.ticksKey = key;
+    const height = ticks.clientHeight;
+    ticks.width = width * ratio;
+    ticks.height = height * ratio;
+    const pen = ticks.getContext("2d");
+    if (!pen || store.head < 0) return;
+    pen.scale(ratio, ratio);
+    const style = getComputedStyle(ticks);
+    const plain = style.getPropertyValue("--gb-faint");
+    const command = style.getPropertyValue("--gb-accent");
+    const thumb = 7;
+    const room = (width - 2 * thumb) / (store.head + 1);
+    let before = -10;
+    for (const entry of store.steps) {
+      const x = thumb + (entry.first + 1) * room;
+      if (x - before < 3) continue;
+      before = x;
+      pen.fillStyle = entry.command ? command : plain;
+      if (entry.command) pen.fillRect(x - 1.5, height - 5, 3, 3);
+      else pen.fillRect(x - 0.5, height - 7, 1, 6);
+    }
+  }
+
+  updateHint() {
+    const { kind, text } = this.hintOf();
+    setText(this.hint, text);
+    setAttribute(this.hint, "data-kind", kind || null);
+  }
+
+  /** @returns {{kind: string, text: string}} */
+  hintOf() {
+    const { store } = this;
+    if (store.notice) return { kind: store.notice.kind, text: store.notice.text };
+    if (!store.live) return { kind: "", text: savedHint(store) };
+    if (!store.header && store.modelStatus) return { kind: store.modelStatus.stage === "failed" ? "error" : "", text: loadingHint(store.modelStatus) };
+    if (store.connection !== "open") return { kind: "", text: connectionHint(store) };
+    if (!store.header) return { kind: "", text: loadingHint(store.modelStatus) };
+    if (store.clock.playing) return { kind: "", text: "Playing what was recorded." };
+    if (!store.following && !store.atHead) {
+      return { kind: "", text: `You look at the past: ${plural(store.head - store.cursor, "record")} before the newest.` };
+    }
+    if (store.engine === "shared") return { kind: "", text: "The shared engine of this server, as its clients drive it." };
+    if (store.failure) return { kind: "error", text: "The engine failed: reset it to go on." };
+    return engineHint(store);
+  }
+}
+
+/** @param {import("./store.js").Store} store */
+function savedHint(store) {
+  return store.atHead ? "End of the saved trace." : `A saved trace of ${plural(store.head + 1, "record")}.`;
+}
+
+/** @param {import("./store.js").Store} store */
+function connectionHint(store) {
+  return store.connection === "lost" ? "The connection is lost; trying again." : "Connecting to the engine.";
+}
+
+/** @param {any} status */
+function loadingHint(status) {
+  if (!status?.stage) return "Waiting for the engine.";
+  if (status.stage === "failed") return `There is no model: ${status.message}`;
+  const share = status.total > 1 ? ` (${Math.floor((100 * status.done) / status.total)} %)` : "";
+  return `The model is being made ready: ${status.message || status.stage}${share}`;
+}
+
+/** What there is to do, said next to the buttons that do it. @param {import("./store.js").Store} store */
+function engineHint(store) {
+  const requests = store.state.requests ?? {};
+  let door = 0;
+  let inside = 0;
+  for (const id in requests) {
+    if (requests[id].status === "submitted") door += 1;
+    else if (requests[id].status !== "finished") inside += 1;
+  }
+  const next = store.headEngine.next_phase ?? "arrive";
+  if (store.headEngine.mode === "running") {
+    return { kind: "", text: door + inside ? "" : "The engine runs and has nothing to do. Send a prompt." };
+  }
+  if (door) {
+    const who = door === 1 ? "1 request waits at the door" : `${count(door)} requests wait at the door`;
+    return { kind: "call", text: next === "arrive" ? `${who}: press Step or Run.` : `${who}; paused before ${next}.` };
+  }
+  if (inside || next !== "arrive") return { kind: "", text: `Paused before ${next}: press Phase, Step or Run.` };
+  return { kind: "", text: "The engine has nothing to do. Send a prompt." };
+}
