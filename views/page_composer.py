@@ -24,26 +24,41 @@ _NEXT = {
 def composer(llm: AsyncLLM | None) -> None:
     """Draw the composer; without an engine its fields can be filled, but nothing can be sent."""
     fields = page_state.composer_fields()
-    with (
-        st.container(key="gb-composer"),
-        st.form("composer", border=False, enter_to_submit=True),
-    ):
-        text, controls = st.columns([1, 1], gap="small")
-        with text:
-            st.text_area(
-                "Prompt",
-                fields.first["prompt"],
-                key=fields.key("prompt"),
-                label_visibility="collapsed",
-                placeholder="Write a prompt. Ctrl+Enter sends it.",
-            )
-        with controls:
-            _controls(fields, llm)
+    with st.container(key="gb-composer"):
+        left, right = st.columns([1.15, 1], gap="small")
+        with left:
+            _prompt(fields, llm)
+        with right:
+            _options(fields)
             _presets()
     _note(llm)
 
 
-def _controls(fields: page_state.Fields, llm: AsyncLLM | None) -> None:
+def _prompt(fields: page_state.Fields, llm: AsyncLLM | None) -> None:
+    # The form has one button: Ctrl+Enter presses whichever it was told of first.
+    with (
+        st.form("composer", border=False, enter_to_submit=True),
+        st.container(horizontal=True, wrap=False, vertical_alignment="top"),
+    ):
+        st.text_area(
+            "Prompt",
+            fields.first["prompt"],
+            key=fields.key("prompt"),
+            label_visibility="collapsed",
+            placeholder="Write a prompt. Ctrl+Enter sends it.",
+        )
+        st.form_submit_button(
+            "Send",
+            key="gb-send",
+            type="primary",
+            icon=":material/send:",
+            disabled=llm is None,
+            on_click=_send,
+            args=(llm,),
+        )
+
+
+def _options(fields: page_state.Fields) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.segmented_control(
             "Mode",
@@ -58,15 +73,6 @@ def _controls(fields: page_state.Fields, llm: AsyncLLM | None) -> None:
             _sampling_fields(fields)
         with st.popover(_requests_label(), icon=":material/stacks:", key="gb-requests"):
             _request_fields(fields)
-        st.form_submit_button(
-            "Send",
-            key="gb-send",
-            type="primary",
-            icon=":material/send:",
-            disabled=llm is None,
-            on_click=_send,
-            args=(llm,),
-        )
 
 
 def _requests_label() -> str:
@@ -81,18 +87,18 @@ def _sampling_fields(fields: page_state.Fields) -> None:
         _number(fields, "max_tokens", "tokens to generate")
         _number(fields, "temperature", "0 is greedy", 0.1)
         _number(fields, "seed", "empty: the engine's")
-        _text(fields, "stop", "`stop` strings, one a line, `\\n` is a line break", 80)
+        _text(fields, "stop", "stop: strings, one a line; \\n is a line break", 80)
     with right:
         _number(fields, "min_tokens", "nothing stops it before")
         _number(fields, "top_p", "nucleus, 1 is all", 0.05)
         _number(fields, "top_k", "0 is all")
         st.text_input(
-            "`stop_token_ids` with commas",
+            "stop_token_ids: with commas",
             fields.first["stop_token_ids"],
             key=fields.key("stop_token_ids"),
         )
         st.checkbox(
-            "`ignore_eos` go on to max_tokens",
+            "ignore_eos: go on to max_tokens",
             fields.first["ignore_eos"],
             key=fields.key("ignore_eos"),
         )
@@ -118,7 +124,7 @@ def _request_fields(fields: page_state.Fields) -> None:
 def _number(fields: page_state.Fields, name: str, description: str, step: int | float = 1) -> None:
     # No limits here: the browser would drop what is outside them, and the engine says why it is.
     st.number_input(
-        f"`{name}` {description}", value=fields.first[name], step=step, key=fields.key(name)
+        f"{name}: {description}", value=fields.first[name], step=step, key=fields.key(name)
     )
 
 
@@ -130,12 +136,7 @@ def _presets() -> None:
     with st.container(horizontal=True, vertical_alignment="center", key="gb-try"):
         st.html('<span class="gb-try-label">Try</span>', width="content")
         for preset in PRESETS:
-            st.form_submit_button(
-                preset.label,
-                key=f"gb-try-{preset.id}",
-                on_click=_take,
-                args=(preset.id,),
-            )
+            st.button(preset.label, key=f"gb-try-{preset.id}", on_click=_take, args=(preset.id,))
 
 
 @guarded

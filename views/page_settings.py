@@ -74,7 +74,8 @@ def _fields(llm: AsyncLLM) -> Fields:
 
 
 def _field(shown: Fields, setting: Setting) -> None:
-    label = f"`{setting.name}` {setting.description}"
+    # Plain text: a reader of the screen is told the label as it is written here.
+    label = f"{setting.name}: {setting.description}"
     first, key = shown.first[setting.name], shown.key(setting.name)
     match setting.kind:
         case "switch":

@@ -1,0 +1,390 @@
+"""The whole page against the real server and SmolLM2, seen through a real browser.
+
+What is drawn is compared with the engine's own log (`GET /api/trace`), fetched beside the page.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+
+from engine.events import STEP_PHASES
+from engine.trace import State, merge_patch
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator, Page
+
+ROOT = Path(__file__).parents[2]
+SHOTS = ROOT / "test-results"
+READY = (
+    "[data-testid=stApp][data-test-connection-state=CONNECTED][data-test-script-state=notRunning]"
+)
+VIEWS = ("request-lifecycle", "block-allocation", "cuda-acceleration")
+PROMPT = "The capital of France is"
+START_SECONDS = 60
+# The store is one module for the whole page, so the test sees the one that is drawn.
+STORE = "async () => { const s = (await import('/assets/workspace.js')).store(); return %s; }"
+
+
+@pytest.fixture(scope="module")
+def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`python app.py` with the default model, on any free port."""
+    log = tmp_path_factory.mktemp("server") / "log.txt"
+    environment = {**os.environ, "PORT": "0", "HOST": "127.0.0.1", "PYTHONUNBUFFERED": "1"}
+    environment.pop("MODEL", None)
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "app.py"], cwd=ROOT, env=environment, stdout=output, stderr=output
+        )
+    try:
+        yield wait_for_address(process, log)
+    finally:
+        process.terminate()
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    assert "Traceback" not in log.read_text(), log.read_text()
+
+
+def wait_for_address(process: subprocess.Popen[bytes], log: Path) -> str:
+    pause = threading.Event()
+    for _ in range(START_SECONDS * 5):
+        found = re.search(r"Glassbox is at (http://\S+)", log.read_text())
+        if found:
+            return found[1]
+        assert process.poll() is None, f"the server ended:\n{log.read_text()}"
+        pause.wait(0.2)
+    raise AssertionError(f"the server did not start in {START_SECONDS} s:\n{log.read_text()}")
+
+
+@dataclass
+class Log:
+    """The engine's log up to now: records, and the state that they fold to."""
+
+    header: dict[str, Any]
+    records: list[dict[str, Any]]
+    state: State = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Log:
+        header, *records = (json.loads(line) for line in text.splitlines())
+        state: State = header["state"]
+        for record in records:
+            if record["kind"] == "patch":
+                merge_patch(state, record["changes"])
+        return cls(header, records, state)
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        return [record for record in self.records if record.get("type") == kind]
+
+
+class Tab:
+    """One browser tab with the page in it."""
+
+    def __init__(self, page: Page, url: str):
+        self.page = page
+        self.url = url
+        self.requested: list[str] = []
+        self.faults: list[str] = []
+        page.on("request", lambda request: self.requested.append(request.url))
+        page.on("pageerror", lambda error: self.faults.append(str(error)))
+
+    def open(self) -> Tab:
+        self.page.goto(self.url)
+        self.page.wait_for_selector(".st-key-gb-send button:not([disabled])", timeout=90_000)
+        self.settle()
+        return self
+
+    def settle(self) -> None:
+        self.page.wait_for_selector(READY)
+        assert self.page.locator("[data-testid=stException]").count() == 0
+        assert self.faults == []
+
+    @property
+    def key(self) -> str:
+        return str(self.page.evaluate("sessionStorage.getItem('glassbox.session')"))
+
+    def log(self) -> Log:
+        request = urllib.request.Request(
+            f"{self.url}/api/trace", headers={"Authorization": f"Bearer {self.key}"}
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return Log.parse(answer.read().decode())
+
+    def store(self, expression: str) -> Any:
+        return self.page.evaluate(STORE % expression)
+
+    def wait_for(self, expression: str, expected: Any) -> None:
+        """Wait until something of the store has this value; the cursor walks to the head."""
+        for _ in range(200):
+            found = self.store(expression)
+            if found == expected:
+                return
+            self.page.wait_for_timeout(50)
+        raise AssertionError(f"{expression} is {found!r:.500}, not {expected!r:.500}")
+
+    def send(self, prompt: str | None = None, max_tokens: int | None = None) -> None:
+        if max_tokens is not None:
+            self.page.get_by_role("button", name="Sampling").click()
+            self.page.get_by_label("max_tokens: tokens to generate").fill(str(max_tokens))
+            self.page.locator(".gb-brand").click()  # beside the popover: it closes and keeps it
+        if prompt is not None:
+            self.page.get_by_label("Prompt", exact=True).fill(prompt)
+        self.page.get_by_role("button", name="Send", exact=True).click()
+        self.has(".gb-note", "sent.")
+        self.settle()
+
+    def view(self, number: int) -> None:
+        self.page.get_by_role("tab").nth(number).click()
+        self.has(f"#gb-tab-{VIEWS[number]}[aria-selected=true]", "")
+
+    def press(self, name: str) -> None:
+        """Press the transport's button that goes forward."""
+        self.page.locator(".gb-transport").get_by_role("button", name=name).last.click()
+
+    def has(self, selector: str, text: str | re.Pattern[str]) -> None:
+        from playwright.sync_api import expect
+
+        expect(self.page.locator(selector).first).to_contain_text(text, timeout=20_000)
+
+    def rows(self, table: str, expected: Sequence[Sequence[str | re.Pattern[str]]]) -> None:
+        """Wait until a table, which draws the canvas beside it for readers, says this."""
+        from playwright.sync_api import expect
+
+        found: Locator = self.page.locator("table", has_text=table).locator("tbody tr")
+        expect(found).to_have_count(len(expected), timeout=20_000)
+        for number, cells in enumerate(expected):
+            for place, cell in enumerate(cells):
+                expect(found.nth(number).locator("td, th").nth(place)).to_have_text(cell)
+
+
+@pytest.fixture
+def tab(browser: Browser, server_url: str) -> Iterator[Tab]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    yield Tab(context.new_page(), server_url).open()
+    context.close()
+
+
+def squeezed(text: str) -> str:
+    """Text without what only lays it out."""
+    return re.sub(r"[\s⏎·␣]", "", text)
+
+
+def check_lifecycle(tab: Tab, log: Log) -> None:
+    request = log.state["requests"]["r0"]
+    batch = log.events("batch_scheduled")[-1]
+    tokens = batch["facts"]["prefill_tokens"] + batch["facts"]["decode_tokens"]
+    tab.has(".gbp-sentence", f"Step {batch['step']} gave {tokens} of 64 tokens")
+    shown = [f"{request['num_computed_tokens']} of {request['num_tokens']}"]
+    outputs = len(request.get("output_token_ids", {}))
+    tab.rows("Requests over steps", [["r0", request["status"], *shown, str(outputs)]])
+    text = request["prompt"] + "".join(request.get("output_pieces", {}).values())
+    assert squeezed(text) in squeezed(tab.page.locator("#gb-panel").inner_text())
+
+
+def check_blocks(tab: Tab, log: Log) -> None:
+    used = {
+        name: block
+        for name, block in log.state["blocks"].items()
+        if block["ref_cnt"] > 0 and not block.get("null_block")
+    }
+    table = log.state["requests"]["r0"].get("block_table", {})
+    assert sorted(used) == sorted(str(block) for block in table.values())
+    tab.rows("Blocks in use", [[name, "r0", str(used[name]["ref_cnt"])] for name in used])
+    tab.has("#gb-panel", f"Free queue, in order: {log.state['queues']['free']['length']} blocks")
+
+
+def check_graph(tab: Tab, log: Log) -> None:
+    steps = [
+        [
+            str(event["step"]),
+            "eager" if event["facts"]["mode"] == "NONE" else re.compile(r"(?i)replay|graph"),
+            str(event["facts"]["num_tokens"]),
+        ]
+        for event in log.events("step_dispatched")
+    ]
+    tab.rows("Steps and how they ran", steps)
+    tab.has("#gb-panel", "of KV a token")
+
+
+CHECKS = (check_lifecycle, check_blocks, check_graph)
+
+
+def test_a_prompt_goes_phase_by_phase_through_all_three_views(tab: Tab) -> None:
+    tab.send(PROMPT, max_tokens=4)
+    submitted = tab.log()
+    assert submitted.state["requests"]["r0"]["max_tokens"] == 4
+    assert submitted.state["requests"]["r0"]["sampling"]["temperature"] == 0
+    tab.has(".gb-map", "1 open · 0 done")
+    for step in range(4):
+        for number, phase in enumerate(STEP_PHASES):
+            tab.press("Phase")
+            tab.has(".gb-phase.is-now", str(phase))
+            tab.has(".gb-transport", f"step {step} / {step}")
+            tab.view(number % 3)
+            assert "could not" not in tab.page.locator("#gb-panel").inner_text()
+            log = tab.log()
+            assert (log.records[-1]["step"], log.records[-1]["phase"]) == (step, phase)
+            tab.wait_for("s.cursor", len(log.records) - 1)
+            assert tab.store("s.state") == log.state
+        for number, check in enumerate(CHECKS):
+            tab.view(number)
+            check(tab, tab.log())
+    log = tab.log()
+    assert log.state["requests"]["r0"]["status"] == "finished"
+    assert log.state["requests"]["r0"]["finish_reason"] == "length"
+    assert log.state["requests"]["r0"]["output_pieces"]["0"] == " Paris"
+    tab.has(".gb-map", "0 open · 1 done")
+
+
+def test_what_the_sentence_says_comes_from_events_of_the_log(tab: Tab) -> None:
+    tab.send(PROMPT, max_tokens=2)
+    tab.press("Step")
+    tab.has(".gb-transport", "step 0 / 0")
+    for number in range(3):
+        tab.view(number)
+        tab.has(".gbp-sentence", "tep 0")
+        log = tab.log()
+        known = {record["seq"] for record in log.records if record["kind"] == "event"}
+        parts = tab.page.locator(".gbp-sentence [data-seqs]")
+        assert parts.count() > 0
+        for part in parts.all():
+            cited = {int(seq) for seq in re.findall(r"\d+", part.get_attribute("data-seqs") or "")}
+            assert cited <= known
+
+
+def test_an_openai_client_appears_on_the_map(tab: Tab) -> None:
+    from openai import OpenAI
+
+    answers: list[str] = []
+
+    def ask() -> None:
+        client = OpenAI(base_url=f"{tab.url}/v1", api_key=key, max_retries=0)
+        answer = client.completions.create(
+            model="SmolLM2-135M-Instruct", prompt=PROMPT, max_tokens=3, temperature=0
+        )
+        answers.append(answer.choices[0].text)
+
+    key = tab.key
+    client = threading.Thread(target=ask)
+    client.start()
+    tab.has(".gb-map", "1 open · 0 done")
+    tab.has(".gbp-sentence", re.compile("http", re.IGNORECASE))
+    assert tab.log().state["requests"]["r0"]["source"] == "http"
+    tab.press("Run")
+    client.join(60)
+    assert not client.is_alive()
+    request = tab.log().state["requests"]["r0"]
+    assert answers == ["".join(request["output_pieces"].values())]
+    tab.has(".gb-map", "0 open · 1 done")
+
+
+def test_the_connect_popover_has_this_tabs_key(tab: Tab) -> None:
+    tab.page.get_by_role("button", name="Connect").click()
+    tab.has("[data-testid=stPopoverBody] pre", f"Authorization: Bearer {tab.key}")
+    tab.has("[data-testid=stPopoverBody] pre", f"{tab.url}/v1/chat/completions")
+
+
+def test_a_reload_returns_to_the_same_engine_and_place(tab: Tab) -> None:
+    tab.send(PROMPT, max_tokens=3)
+    tab.press("Step")
+    tab.has(".gb-transport", "step 0 / 0")
+    tab.view(1)
+    tab.page.locator(".gb-transport").get_by_role("button", name="Phase").first.click()
+    place = "[s.header.trace_id, s.cursor, s.view, s.following]"
+    before, key = tab.store(place), tab.key
+    tab.page.reload()
+    tab.page.wait_for_selector(".st-key-gb-send button:not([disabled])")
+    tab.has(".gb-transport", "step 0 / 0")
+    assert (tab.store(place), tab.key) == (before, key)
+    tab.settle()
+
+
+def test_a_preset_reaches_fields_that_are_not_open(tab: Tab) -> None:
+    tab.page.get_by_role("button", name="Memory pressure").click()
+    tab.has(".gb-note", "Memory pressure")
+    tab.page.get_by_role("button", name="Set num_gpu_blocks 14, max_num_seqs 4").click()
+    tab.has(".gb-map", "13 free")
+    tab.page.get_by_role("button", name="Sampling").click()
+    assert tab.page.get_by_label("max_tokens: tokens to generate").input_value() == "64"
+    tab.page.keyboard.press("Escape")
+    tab.send()
+    requests = tab.log().state["requests"].values()
+    assert [request["max_tokens"] for request in requests] == [64] * 4
+    assert tab.log().header["config"]["max_num_seqs"] == 4
+
+
+def test_ctrl_enter_sends_and_bad_input_keeps_the_text(tab: Tab) -> None:
+    box = tab.page.get_by_label("Prompt", exact=True)
+    box.fill("word " * 3000)
+    box.press("Control+Enter")
+    tab.has(".gb-note[role=alert]", "tokens, and may have 1007 at most")
+    assert box.input_value() == "word " * 3000
+    box.fill("Hello")
+    box.press("Control+Enter")
+    tab.has(".gb-note", "1 request sent.")
+    assert list(tab.log().state["requests"]) != []
+
+
+def test_nothing_is_fetched_from_elsewhere(tab: Tab) -> None:
+    tab.send(PROMPT, max_tokens=1)
+    for number in range(3):
+        tab.view(number)
+    for name in ("Engine", "Connect", "Document"):
+        tab.page.get_by_role("button", name=name, exact=True).first.click()
+        tab.page.keyboard.press("Escape")
+    tab.settle()
+    own = (tab.url, tab.url.replace("http", "ws"), "data:", "blob:")
+    assert [url for url in tab.requested if not url.startswith(own)] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_each_view_has_no_serious_accessibility_fault(
+    browser: Browser, server_url: str, scheme: Any
+) -> None:
+    SHOTS.mkdir(exist_ok=True)
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 1400}, color_scheme=scheme, reduced_motion="reduce"
+    )
+    tab = Tab(context.new_page(), server_url).open()
+    tab.send(PROMPT, max_tokens=4)
+    for _ in range(2):
+        tab.press("Step")
+        tab.page.wait_for_timeout(500)
+    tab.has(".gb-transport", "step 1 / 1")
+    found = []
+    for number, view in enumerate(VIEWS):
+        tab.view(number)
+        tab.has(".gbp-sentence", "tep 1")
+        tab.page.wait_for_timeout(500)
+        tab.page.screenshot(path=str(SHOTS / f"{view}-{scheme}.png"))
+        for fault in Axe().run(tab.page).response["violations"]:
+            if fault["impact"] in ("serious", "critical"):
+                where = [node["target"] for node in fault["nodes"]]
+                found.append((view, fault["id"], fault["help"], where))
+    context.close()
+    assert not found, "\n".join(map(str, found))
+
+
+def test_a_narrow_screen_does_not_scroll_sideways(browser: Browser, server_url: str) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    tab = Tab(context.new_page(), server_url).open()
+    assert tab.page.evaluate("document.documentElement.scrollWidth") <= 390
+    main = "document.querySelector('[data-testid=stMain]')"
+    assert tab.page.evaluate(f"{main}.scrollWidth <= {main}.clientWidth")
+    SHOTS.mkdir(exist_ok=True)
+    tab.page.screenshot(path=str(SHOTS / "narrow.png"))
+    context.close()
