@@ -410,7 +410,7 @@ class AsyncLLM:
 
     def _abort_submitted(self, future: Future[RequestStream]) -> None:
         if not future.cancelled() and future.exception() is None:
-            self._abort([future.result().request_id])
+            self.abort_soon([future.result().request_id])  # this may be any thread
 
     def _run(self, rate: float | None) -> EngineStatus:
         self._check_usable()

@@ -453,18 +453,34 @@ def test_async_callers_submit_follow_and_abort(make: Make) -> None:
     check_log(engine)
 
 
-def test_a_caller_that_leaves_before_the_engine_answers_leaves_nothing(make: Make) -> None:
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_caller_that_leaves_before_the_engine_answers_leaves_nothing(
+    make: Make, monkeypatch: pytest.MonkeyPatch, taken: bool
+) -> None:
     engine = make()
+    engine.submit("first").get_nowait()
+    add_request = engine.core.add_request
+
+    def slowly(*arguments: Any) -> None:
+        add_request(*arguments)
+        time.sleep(0.2)
 
     async def leave() -> None:
-        engine.thread.turn(lambda: time.sleep(0.2))
-        await asyncio.sleep(0.02)
+        if taken:  # the engine is at it when the caller leaves
+            monkeypatch.setattr(engine.core, "add_request", slowly)
+        else:
+            engine.thread.turn(lambda: time.sleep(0.2))
+            await asyncio.sleep(0.02)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(engine.submit_async("hello"), 0.05)
 
     asyncio.run(leave())
-    wait_until(lambda: engine.num_unfinished == 0)
+    wait_until(lambda: engine.num_unfinished == 1)
     engine.step()
+    requests = engine.trace.state()["requests"]
+    assert [record["status"] for record in requests.values()] == (
+        ["running", "finished"] if taken else ["running"]
+    )
     check_log(engine)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -181,18 +182,31 @@ def test_a_stream_is_read_from_another_thread_as_it_comes() -> None:
     assert seen == ["a", "b", "c", "d"]
 
 
-def test_a_stream_is_read_by_asyncio_as_it_comes() -> None:
+def test_a_stream_is_read_by_asyncio_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk()
     stream = desk.add()
 
     async def follow() -> list[str]:
-        writer = threading.Timer(
-            0.02, lambda: [desk.give(stream, "a"), desk.give(stream, EOS, "stop")]
-        )
+        def write() -> None:
+            desk.give(stream, "a")
+            time.sleep(0.05)
+            desk.give(stream, EOS, "stop")
+
+        writer = threading.Timer(0.02, write)
         writer.start()
         return [output.text async for output in stream]
 
+    looks = 0
+    get_nowait = stream.get_nowait
+
+    def counted() -> RequestOutput | None:
+        nonlocal looks
+        looks += 1
+        return get_nowait()
+
+    monkeypatch.setattr(stream, "get_nowait", counted)
     assert asyncio.run(asyncio.wait_for(follow(), 5)) == ["a", ""]
+    assert looks <= 5  # it sleeps until there is something
 
     async def again() -> list[str]:
         return [output.text async for output in stream]
