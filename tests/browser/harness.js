@@ -12,7 +12,8 @@ const told = {};
 
 const page = await (await fetch(`/harness/document/${query.get("document") ?? "own"}`)).json();
 
-const frame = () => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+const frame = () =>
+  new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
 
 window.stage = {
   store: store(),
@@ -20,7 +21,11 @@ window.stage = {
   root: parentElement,
   frame,
   show(document) {
-    return mount({ data: { document, version: 1 }, parentElement, setStateValue: (name, value) => (told[name] = value) });
+    return mount({
+      data: { document, version: 1 },
+      parentElement,
+      setStateValue: (name, value) => (told[name] = value),
+    });
   },
   packets() {
     return Array.from(parentElement.querySelectorAll(".gb-packet"), (node) => [

@@ -716,3 +716,46 @@ def test_mounting_again_with_new_data_keeps_everything(page: Page, recorded: Rec
     assert page.evaluate("window.node === window.stage.root.querySelector('.gb')")
     assert page.locator(".gb").count() == 1
     assert cursor(page) == 33
+
+
+def test_a_long_log_forgets_its_beginning_and_nothing_else(page: Page, recorded: Recorded) -> None:
+    found = page.evaluate(
+        """async (text) => {
+            const { Store } = await import("/assets/store.js");
+            const { parseTrace } = await import("/assets/trace_file.js");
+            const { header, records } = parseTrace(text);
+            const store = new Store();
+            store.maxRecords = 120;
+            store.begin(header);
+            for (let i = 0; i < records.length; i += 50) store.append(records.slice(i, i + 50));
+            store.seek(store.head);
+            const dense = store.records.every((r, i) => r.seq === store.header.base_seq + i);
+            const first = store.steps[0];
+            const kept = [store.records.length, first.first, dense, store.stepAt(store.head).step];
+            return [kept, JSON.stringify(store.state), store.header.base_seq];
+        }""",
+        recorded.text,
+    )
+    (length, first, dense, step), state, base = found
+    records = recorded.trace.records
+    assert 60 <= length <= 120 and base + length == len(records)
+    assert (first, dense, step) == (0, True, records[-1].step)
+    assert json.loads(state) == recorded.trace.state()
+
+
+def test_the_page_has_no_fault_that_axe_finds(page: Page, recorded: Recorded) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    show(page, recorded.text)
+    for theme in ("", "dark"):
+        page.evaluate("name => (document.getElementById('app').className = `stApp ${name}`)", theme)
+        page.evaluate("window.stage.store.select({ component: 'scheduler' })")
+        page.wait_for_timeout(1200)
+        found = Axe().run(page, context=".stApp").response["violations"]
+        problems = [
+            (item["id"], node["target"], node["failureSummary"])
+            for item in found
+            for node in item["nodes"]
+            if "gb-panel" not in str(node["target"])
+        ]
+        assert problems == []

@@ -101,7 +101,7 @@ export function reconcile(parent, items, keyOf, create, update) {
       node.__key = key;
     } else old.delete(key);
     if (update) update(node, item);
-    if (node === place) place = place.nextElementSibling;
+    if (node === place) place = node.nextElementSibling;
     else parent.insertBefore(node, place);
   }
   for (const node of old.values()) node.remove();

@@ -11,7 +11,13 @@ import { eventPhrase } from "./sentences.js";
 const CLOSE = "M4 2.6 8 6.6l4-4L13.4 4l-4 4 4 4-1.4 1.4-4-4-4 4L2.6 12l4-4-4-4z";
 const MOST_EVENTS = 60;
 const MOST_HISTORY = 120;
-const STATUS_TONES = { finished: "ok", preempted: "warn", running: "backend", waiting: "external", submitted: "external" };
+const STATUS_TONES = {
+  finished: "ok",
+  preempted: "warn",
+  running: "backend",
+  waiting: "external",
+  submitted: "external",
+};
 
 /** @typedef {import("./live.js").Row} Row */
 /** @typedef {import("./store.js").EventRecord} EventRecord */
@@ -23,7 +29,12 @@ export class Inspector {
    */
   constructor(root, store) {
     this.store = store;
-    this.body = el("div", { class: "gb-inspector-scroll", tabindex: "0", role: "region", "aria-label": "Inspector" });
+    this.body = el("div", {
+      class: "gb-inspector-scroll",
+      tabindex: "0",
+      role: "region",
+      "aria-label": "Inspector",
+    });
     root.append(this.body);
     this.key = "";
     this.version = -1;
@@ -52,7 +63,8 @@ export class Inspector {
 
   /** @param {string|null} component @param {string|null} request @param {number|null} block */
   what(component, request, block) {
-    if (request !== null) return { key: ["request", request], build: () => this.showRequest(request) };
+    if (request !== null)
+      return { key: ["request", request], build: () => this.showRequest(request) };
     const item = this.store.document.components.find((each) => each.id === component);
     if (item) return { key: ["box", item.id], build: () => this.showBox(item) };
     if (block !== null) return { key: ["block", block], build: () => this.showBlock(block) };
@@ -95,7 +107,9 @@ export class Inspector {
       const { store } = this;
       const now = new Moment(store);
       fillRows(rows, store.header ? (liveOf(item.live, now)?.rows ?? []) : []);
-      const here = now.entry ? store.eventsOfStep(now.entry).filter((event) => event.component === item.live) : [];
+      const here = now.entry
+        ? store.eventsOfStep(now.entry).filter((event) => event.component === item.live)
+        : [];
       setText(caption, now.entry ? `Events here, ${momentName(now.entry)}` : "Events here");
       setText(none, here.length ? "" : "None up to the cursor.");
       this.fillEvents(events, here, MOST_EVENTS, (event) => event.phase);
@@ -106,48 +120,97 @@ export class Inspector {
   codeParts(item) {
     if (item.code?.length) {
       const list = item.code.map((code) =>
-        el("li", { class: "gb-source" }, el("span", { class: "gb-code", text: code.path }), code.symbol ? el("small", { text: `class ${code.symbol}` }) : null),
+        el(
+          "li",
+          { class: "gb-source" },
+          el("span", { class: "gb-code", text: code.path }),
+          code.symbol ? el("small", { text: symbolText(code.symbol) }) : null,
+        ),
       );
-      this.body.append(el("h3", { text: "Here, in this project" }), el("ul", { class: "gb-list" }, ...list));
+      this.body.append(
+        el("h3", { text: "Here, in this project" }),
+        el("ul", { class: "gb-list" }, ...list),
+      );
     }
     const verified = item.verified_sources ?? [];
     if (verified.length) {
       const release = verified[0].url?.match(/\/blob\/v?([^/]+)\//)?.[1] ?? "";
       this.body.append(
         el("h3", { text: `In vLLM ${release}`.trim() }),
-        el("ul", { class: "gb-list" }, ...verified.map((source) => sourceItem(source.symbol, `${source.path} ${source.first}–${source.last}`, source.url))),
+        el(
+          "ul",
+          { class: "gb-list" },
+          ...verified.map((source) =>
+            sourceItem(source.symbol, `${source.path} ${source.first}–${source.last}`, source.url),
+          ),
+        ),
       );
     }
     const pinned = item.pinned_sources ?? [];
     if (pinned.length) {
       const items = pinned.map((source) =>
-        sourceItem(source.label || source.path, `${source.path}${source.line ? ` ${source.line}–${source.end_line ?? source.line}` : ""} · ${source.status}`, source.url),
+        sourceItem(
+          source.label || source.path,
+          `${source.path}${source.line ? ` ${source.line}–${source.end_line ?? source.line}` : ""} · ${source.status}`,
+          source.url,
+        ),
       );
-      this.body.append(el("h3", { text: "Pinned by the document" }), el("ul", { class: "gb-list" }, ...items));
+      this.body.append(
+        el("h3", { text: "Pinned by the document" }),
+        el("ul", { class: "gb-list" }, ...items),
+      );
     }
     if (!verified.length && !pinned.length) {
-      this.body.append(el("p", { class: "gb-note-small", text: "The document gives no source for this component." }));
+      this.body.append(
+        el("p", {
+          class: "gb-note-small",
+          text: "The document gives no source for this component.",
+        }),
+      );
     }
   }
 
   /** @param {any} item */
   neighbours(item) {
     const { connections, components } = this.store.document;
-    const name = (/** @type {string} */ id) => components.find((each) => each.id === id)?.label ?? id;
+    const name = (/** @type {string} */ id) =>
+      components.find((each) => each.id === id)?.label ?? id;
     const link = (/** @type {string} */ id) =>
-      el("button", { class: "gb-link-box", type: "button", text: name(id), onclick: () => this.store.select({ component: id, request: null, block: null }) });
+      el("button", {
+        class: "gb-link-box",
+        type: "button",
+        text: name(id),
+        onclick: () => this.store.select({ component: id, request: null, block: null }),
+      });
     const part = (/** @type {string} */ title, /** @type {string[]} */ ids) => {
-      if (ids.length) this.body.append(el("h3", { text: title }), el("div", { class: "gb-links" }, ...ids.map(link)));
+      if (ids.length)
+        this.body.append(
+          el("h3", { text: title }),
+          el("div", { class: "gb-links" }, ...ids.map(link)),
+        );
     };
-    part("Sends to", [...new Set(connections.filter((each) => each.from === item.id).map((each) => each.to))]);
-    part("Receives from", [...new Set(connections.filter((each) => each.to === item.id).map((each) => each.from))]);
+    part("Sends to", [
+      ...new Set(connections.filter((each) => each.from === item.id).map((each) => each.to)),
+    ]);
+    part("Receives from", [
+      ...new Set(connections.filter((each) => each.to === item.id).map((each) => each.from)),
+    ]);
     const reach = [
       (item.upstream ?? []).length && `${plural(item.upstream.length, "box")} upstream`,
       (item.downstream ?? []).length && `${plural(item.downstream.length, "box")} downstream`,
     ].filter(Boolean);
     if (reach.length) {
-      const title = [`upstream: ${(item.upstream ?? []).map(name).join(", ") || "none"}`, `downstream: ${(item.downstream ?? []).map(name).join(", ") || "none"}`].join("\n");
-      this.body.append(el("p", { class: "gb-note-small", text: `On the way of a request: ${reach.join(", ")}.`, title }));
+      const title = [
+        `upstream: ${(item.upstream ?? []).map(name).join(", ") || "none"}`,
+        `downstream: ${(item.downstream ?? []).map(name).join(", ") || "none"}`,
+      ].join("\n");
+      this.body.append(
+        el("p", {
+          class: "gb-note-small",
+          text: `On the way of a request: ${reach.join(", ")}.`,
+          title,
+        }),
+      );
     }
   }
 
@@ -162,32 +225,57 @@ export class Inspector {
 
   /** @param {string} id @returns {() => void} */
   showRequest(id) {
-    const colour = el("span", { style: "display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:8px" });
+    const colour = el("span", {
+      style: "display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:8px",
+    });
     const head = this.head(id, "");
     head.querySelector("h2")?.prepend(colour);
     const status = el("div", { class: "gb-chips" });
     const gone = el("p", { class: "gb-note-small" });
-    const abort = el("button", { class: "gb-button is-danger", type: "button", text: "Abort this request", onclick: () => this.abort(id, abort) });
+    const abort = el("button", {
+      class: "gb-button is-danger",
+      type: "button",
+      text: "Abort this request",
+      onclick: () => this.abort(id, abort),
+    });
     const prompt = el("pre", { class: "gb-text-box", tabindex: "0", "aria-label": "Prompt" });
     const output = el("pre", { class: "gb-text-box", tabindex: "0", "aria-label": "Output" });
     const rows = el("dl", { class: "gb-rows" });
     const table = el("p", { class: "gb-code" });
     const history = el("ul", { class: "gb-list" });
     this.body.append(
-      head, status, gone,
-      el("h3", { text: "Prompt" }), prompt,
-      el("h3", { text: "Output so far" }), output,
-      el("h3", { text: "Live state" }), rows,
-      el("h3", { text: "Block table" }), table, el("p", {}, abort),
-      el("h3", { text: "What happened to it" }), history,
+      head,
+      status,
+      gone,
+      el("h3", { text: "Prompt" }),
+      prompt,
+      el("h3", { text: "Output so far" }),
+      output,
+      el("h3", { text: "Live state" }),
+      rows,
+      el("h3", { text: "Block table" }),
+      table,
+      el("p", {}, abort),
+      el("h3", { text: "What happened to it" }),
+      history,
     );
     return () => {
       const { store } = this;
       const request = store.state.requests?.[id];
       colour.style.background = requestColour(id, themeOf(this.body));
       const events = store.historyOf(id);
-      status.replaceChildren(...chips([STATUS_TONES[request?.status] ?? "", statusText(request)], request?.source && ["", sourceText(request.source)]).children);
-      setText(gone, request ? "" : "At the cursor this request is not there: not yet submitted, or long finished.");
+      status.replaceChildren(
+        ...chips(
+          [STATUS_TONES[request?.status] ?? "", statusText(request)],
+          request?.source && ["", sourceText(request.source)],
+        ).children,
+      );
+      setText(
+        gone,
+        request
+          ? ""
+          : "At the cursor this request is not there: not yet submitted, or long finished.",
+      );
       setText(prompt, promptText(request));
       setText(output, outputText(request));
       fillRows(rows, request ? requestRows(request, events) : []);
@@ -195,7 +283,12 @@ export class Inspector {
       abort.hidden = !store.live || !request || request.status === "finished";
       setAttribute(abort, "disabled", store.canCommand ? null : "");
       abort.title = store.whyNoCommand;
-      this.fillEvents(history, events, MOST_HISTORY, (event) => `step ${event.step} · ${event.phase}`);
+      this.fillEvents(
+        history,
+        events,
+        MOST_HISTORY,
+        (event) => `step ${event.step} · ${event.phase}`,
+      );
     };
   }
 
@@ -212,7 +305,13 @@ export class Inspector {
   showBlock(id) {
     const rows = el("dl", { class: "gb-rows" });
     const holders = el("div", { class: "gb-links" });
-    this.body.append(this.head(`Block ${id}`, "of the KV pool"), el("h3", { text: "Live state" }), rows, el("h3", { text: "Held by" }), holders);
+    this.body.append(
+      this.head(`Block ${id}`, "of the KV pool"),
+      el("h3", { text: "Live state" }),
+      rows,
+      el("h3", { text: "Held by" }),
+      holders,
+    );
     return () => {
       const { store } = this;
       const block = store.state.blocks?.[id];
@@ -221,8 +320,18 @@ export class Inspector {
         Object.values(store.state.requests[each].block_table ?? {}).includes(id),
       );
       const button = (/** @type {string} */ each) =>
-        el("button", { class: "gb-link-box", type: "button", text: each, onclick: () => store.select({ request: each }) });
-      reconcile(holders, ids.length ? ids : [""], (each) => each, (each) => (each ? button(each) : el("p", { class: "gb-note-small", text: "nobody" })));
+        el("button", {
+          class: "gb-link-box",
+          type: "button",
+          text: each,
+          onclick: () => store.select({ request: each }),
+        });
+      reconcile(
+        holders,
+        ids.length ? ids : [""],
+        (each) => each,
+        (each) => (each ? button(each) : el("p", { class: "gb-note-small", text: "nobody" })),
+      );
     };
   }
 
@@ -233,14 +342,25 @@ export class Inspector {
     const { document: page, currentView: view } = this.store;
     this.body.append(el("h2", { text: view?.label ?? page.meta?.title ?? "The map" }));
     if (view?.note) this.body.append(el("p", { class: "lead", text: view.note }));
-    this.body.append(el("p", { class: "gb-note-small", text: "Select a box to see its live state, its code here and its place in vLLM." }));
+    this.body.append(
+      el("p", {
+        class: "gb-note-small",
+        text: "Select a box to see its live state, its code here and its place in vLLM.",
+      }),
+    );
     for (const card of page.cards ?? []) {
       this.body.append(
-        el("div", { class: "gb-note-card", "data-dot": card.dot }, el("h4", { text: card.title }), el("ul", {}, ...card.items.map((text) => el("li", { text })))),
+        el(
+          "div",
+          { class: "gb-note-card", "data-dot": card.dot },
+          el("h4", { text: card.title }),
+          el("ul", {}, ...card.items.map((text) => el("li", { text }))),
+        ),
       );
     }
     this.body.append(el("h3", { text: "How to read the numbers" }), truthLegend());
-    if (page.meta?.title) this.body.append(el("h3", { text: "Document" }), el("p", { text: page.meta.title }));
+    if (page.meta?.title)
+      this.body.append(el("h3", { text: "Document" }), el("p", { text: page.meta.title }));
     return () => {};
   }
 
@@ -252,8 +372,23 @@ export class Inspector {
     return el(
       "div",
       { class: "gb-inspector-head" },
-      el("div", {}, el("h2", { text: title }), subtitle ? el("p", { text: subtitle, style: "margin-top:1px" }) : null),
-      el("button", { class: "gb-button is-quiet", type: "button", title: "Deselect (Esc)", "aria-label": "Deselect", onclick: close }, icon(CLOSE)),
+      el(
+        "div",
+        {},
+        el("h2", { text: title }),
+        subtitle ? el("p", { text: subtitle, style: "margin-top:1px" }) : null,
+      ),
+      el(
+        "button",
+        {
+          class: "gb-button is-quiet",
+          type: "button",
+          title: "Deselect (Esc)",
+          "aria-label": "Deselect",
+          onclick: close,
+        },
+        icon(CLOSE),
+      ),
     );
   }
 
@@ -275,12 +410,18 @@ export class Inspector {
           {},
           el(
             "button",
-            { class: "gb-event-button", type: "button", "data-seq": event.seq, onclick: () => store.seek(store.indexOf(event)) },
+            {
+              class: "gb-event-button",
+              type: "button",
+              "data-seq": event.seq,
+              onclick: () => store.seek(store.indexOf(event)),
+            },
             eventPhrase(event),
             el("small", { text: note(event) }),
           ),
         ),
-      (node, event) => setAttribute(node.firstElementChild, "aria-current", event === at ? "true" : null),
+      (node, event) =>
+        setAttribute(node.firstElementChild, "aria-current", event === at ? "true" : null),
     );
     if (events.length > most) list.append(moreItem(events.length - most));
   }
@@ -301,7 +442,13 @@ function fillRows(list, rows) {
     list,
     rows,
     (row) => row.name,
-    (row) => el("div", { class: "gb-row" }, el("dt", { text: row.name }), el("dd", {}, truth(row.truth, row.how, row.value))),
+    (row) =>
+      el(
+        "div",
+        { class: "gb-row" },
+        el("dt", { text: row.name }),
+        el("dd", {}, truth(row.truth, row.how, row.value)),
+      ),
     (node, row) => {
       const span = node.lastElementChild.firstElementChild;
       setText(span, row.value);
@@ -312,14 +459,22 @@ function fillRows(list, rows) {
 
 /** @param {...([string, string]|false|""|undefined|null)} items tone and text */
 function chips(...items) {
-  const made = items.map((item) => (item ? el("span", { class: "gb-chip", "data-tone": item[0], text: item[1] }) : null));
+  const made = items.map((item) =>
+    item ? el("span", { class: "gb-chip", "data-tone": item[0], text: item[1] }) : null,
+  );
   return el("div", { class: "gb-chips" }, ...made);
 }
 
 /** @param {string} title @param {string} where @param {string|null} url */
 function sourceItem(title, where, url) {
   const name = url
-    ? el("a", { href: url, target: "_blank", rel: "noreferrer noopener", class: "gb-code", text: title })
+    ? el("a", {
+        href: url,
+        target: "_blank",
+        rel: "noreferrer noopener",
+        class: "gb-code",
+        text: title,
+      })
     : el("span", { class: "gb-code", text: title });
   return el("li", { class: "gb-source" }, name, el("small", { text: where }));
 }
@@ -337,13 +492,19 @@ function themeOf(node) {
 function truthLegend() {
   const rows = [
     ["measured", "from the running engine", "read from the engine's log"],
-    ["derived", "computed from measured ones; the formula shows on hover", "the formula stands here"],
+    [
+      "derived",
+      "computed from measured ones; the formula shows on hover",
+      "the formula stands here",
+    ],
     ["illustrative", "from the document, never from the engine", "a figure of the document"],
   ];
   return el(
     "ul",
     { class: "gb-list" },
-    ...rows.map(([kind, text, how]) => el("li", { class: "gb-source" }, truth(/** @type {any} */ (kind), how, kind), `: ${text}`)),
+    ...rows.map(([kind, text, how]) =>
+      el("li", { class: "gb-source" }, truth(/** @type {any} */ (kind), how, kind), `: ${text}`),
+    ),
   );
 }
 
@@ -351,6 +512,11 @@ function truthLegend() {
 function statusText(request) {
   if (!request) return "not in the state";
   return request.finish_reason ? `finished: ${request.finish_reason}` : request.status;
+}
+
+/** @param {string} symbol */
+function symbolText(symbol) {
+  return `${/^[A-Z]/.test(symbol) ? "class" : "function"} ${symbol}`;
 }
 
 /** @param {string} source */
@@ -385,9 +551,27 @@ function blockRows(block) {
   const how = "the block's record in the engine's state";
   const free = block.ref_cnt === 0;
   /** @type {Row[]} */
-  const rows = [{ name: "held by", value: block.null_block ? "the null block" : plural(block.ref_cnt, "request"), truth: "measured", how: `ref_cnt: ${how}` }];
-  rows.push({ name: "content", value: block.hash ? `cached ${block.hash}` : "not in the prefix cache", truth: "measured", how });
-  if (free) rows.push({ name: "in the free queue", value: `after ${block.prev ?? "nobody"}, before ${block.next ?? "nobody"}`, truth: "measured", how });
+  const rows = [
+    {
+      name: "held by",
+      value: block.null_block ? "the null block" : plural(block.ref_cnt, "request"),
+      truth: "measured",
+      how: `ref_cnt: ${how}`,
+    },
+  ];
+  rows.push({
+    name: "content",
+    value: block.hash ? `cached ${block.hash}` : "not in the prefix cache",
+    truth: "measured",
+    how,
+  });
+  if (free)
+    rows.push({
+      name: "in the free queue",
+      value: `after ${block.prev ?? "nobody"}, before ${block.next ?? "nobody"}`,
+      truth: "measured",
+      how,
+    });
   return rows;
 }
 
@@ -398,13 +582,29 @@ function requestRows(request, events) {
   /** @type {Row[]} */
   const rows = [
     { name: "prompt tokens", value: count(request.num_prompt_tokens), truth: "measured", how },
-    { name: "output tokens", value: `${outputs} / ${request.max_tokens}`, truth: "measured", how: "tokens generated, and max_tokens" },
-    { name: "computed", value: `${request.num_computed_tokens} / ${request.num_tokens}`, truth: "measured", how: "num_computed_tokens / num_tokens" },
-    { name: "prefix hit", value: plural(request.hit_tokens ?? 0, "token"), truth: "measured", how: "hit at the latest admission" },
+    {
+      name: "output tokens",
+      value: `${outputs} / ${request.max_tokens}`,
+      truth: "measured",
+      how: "tokens generated, and max_tokens",
+    },
+    {
+      name: "computed",
+      value: `${request.num_computed_tokens} / ${request.num_tokens}`,
+      truth: "measured",
+      how: "num_computed_tokens / num_tokens",
+    },
+    {
+      name: "prefix hit",
+      value: plural(request.hit_tokens ?? 0, "token"),
+      truth: "measured",
+      how: "hit at the latest admission",
+    },
     { name: "preempted", value: `${request.num_preemptions ?? 0} ×`, truth: "measured", how },
     ...timeRows(events),
   ];
-  if (request.priority) rows.push({ name: "priority", value: String(request.priority), truth: "measured", how });
+  if (request.priority)
+    rows.push({ name: "priority", value: String(request.priority), truth: "measured", how });
   return rows;
 }
 
@@ -416,11 +616,21 @@ function timeRows(events) {
   /** @type {Row[]} */
   const rows = [];
   if (began && texts.length) {
-    rows.push({ name: "time to first token", value: micros(texts[0].t_us - began.t_us), truth: "measured", how: `first text_emitted - request_submitted, ${note}` });
+    rows.push({
+      name: "time to first token",
+      value: micros(texts[0].t_us - began.t_us),
+      truth: "measured",
+      how: `first text_emitted - request_submitted, ${note}`,
+    });
   }
   if (texts.length > 1) {
     const mean = (texts[texts.length - 1].t_us - texts[0].t_us) / (texts.length - 1);
-    rows.push({ name: "mean time between tokens", value: micros(mean), truth: "derived", how: `(last - first text_emitted) ÷ ${texts.length - 1}, ${note}` });
+    rows.push({
+      name: "mean time between tokens",
+      value: micros(mean),
+      truth: "derived",
+      how: `(last - first text_emitted) ÷ ${texts.length - 1}, ${note}`,
+    });
   }
   return rows;
 }

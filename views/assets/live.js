@@ -67,7 +67,10 @@ function client(now) {
   const counters = now.state.counters ?? {};
   const text = now.all("text_emitted");
   return {
-    line: now.requests.finished || open ? `${open} open · ${now.requests.finished} done` : "no request yet",
+    line:
+      now.requests.finished || open
+        ? `${open} open · ${now.requests.finished} done`
+        : "no request yet",
     quiet: !open,
     rows: [
       derived("open requests", count(open), "requests whose status is not finished, counted"),
@@ -90,9 +93,17 @@ function frontEnd(now) {
     rows: [
       measured("loop", pace, "the mode the front end set"),
       measured("next phase", engine.next_phase ?? "–", "where the engine stood at the cursor"),
-      derived("requests in its care", count(open), "requests whose status is not finished, counted"),
+      derived(
+        "requests in its care",
+        count(open),
+        "requests whose status is not finished, counted",
+      ),
       derived("at the door", count(submitted), "requests submitted since the last step began"),
-      measured("tokens generated", shown(now.state.counters?.generation_tokens), "the engine's counter"),
+      measured(
+        "tokens generated",
+        shown(now.state.counters?.generation_tokens),
+        "the engine's counter",
+      ),
     ],
   };
 }
@@ -103,8 +114,11 @@ function scheduler(now) {
   const running = queues.running?.length ?? 0;
   const waiting = queues.waiting?.length ?? 0;
   const budget = now.config.max_num_batched_tokens ?? 0;
-  const spent = now.all("request_scheduled").reduce((sum, event) => sum + event.facts.num_tokens, 0);
-  const how = "sum of num_tokens over this step's request_scheduled events ÷ max_num_batched_tokens";
+  const spent = now
+    .all("request_scheduled")
+    .reduce((sum, event) => sum + event.facts.num_tokens, 0);
+  const how =
+    "sum of num_tokens over this step's request_scheduled events ÷ max_num_batched_tokens";
   return {
     line: `${running} running · ${waiting} waiting`,
     short: `${running} run · ${waiting} wait`,
@@ -112,10 +126,18 @@ function scheduler(now) {
     meter: budget ? spent / budget : undefined,
     meterHow: `token budget: ${spent} of ${budget} given in this step`,
     rows: [
-      measured("running", `${running} / ${shown(now.config.max_num_seqs)}`, "length of the running list, and max_num_seqs"),
+      measured(
+        "running",
+        `${running} / ${shown(now.config.max_num_seqs)}`,
+        "length of the running list, and max_num_seqs",
+      ),
       measured("waiting", count(waiting), "length of the waiting queue"),
       derived("token budget of this step", `${spent} / ${shown(budget)}`, how),
-      measured("preemptions so far", shown(now.state.counters?.num_preemptions), "the engine's counter"),
+      measured(
+        "preemptions so far",
+        shown(now.state.counters?.num_preemptions),
+        "the engine's counter",
+      ),
     ],
   };
 }
@@ -135,10 +157,26 @@ function blockManager(now) {
     rows: [
       measured("free blocks", count(free), "length of the free queue"),
       derived("used blocks", count(used), "num_gpu_blocks - 1 (the null block) - free"),
-      derived("allocated in this step", count(blocksIn(now, "blocks_allocated")), "blocks in this step's blocks_allocated events"),
-      derived("freed in this step", count(blocksIn(now, "blocks_freed", "returned")), "returned blocks in this step's blocks_freed events"),
-      derived("evicted in this step", count(now.all("block_evicted").length), "block_evicted events of this step, counted"),
-      derived("prefix hit rate", queries ? percent(hits / queries) : "–", `prefix_hits ÷ prefix_queries = ${hits} ÷ ${queries} tokens`),
+      derived(
+        "allocated in this step",
+        count(blocksIn(now, "blocks_allocated")),
+        "blocks in this step's blocks_allocated events",
+      ),
+      derived(
+        "freed in this step",
+        count(blocksIn(now, "blocks_freed", "returned")),
+        "returned blocks in this step's blocks_freed events",
+      ),
+      derived(
+        "evicted in this step",
+        count(now.all("block_evicted").length),
+        "block_evicted events of this step, counted",
+      ),
+      derived(
+        "prefix hit rate",
+        queries ? percent(hits / queries) : "–",
+        `prefix_hits ÷ prefix_queries = ${hits} ÷ ${queries} tokens`,
+      ),
     ],
   };
 }
@@ -157,14 +195,26 @@ function runner(now) {
   /** @type {Row[]} */
   const rows = [
     measured("tokens in the batch", batch ? count(total) : NOT_YET, "batch_scheduled of this step"),
-    measured("prefill + decode tokens", batch ? `${batch.prefill_tokens} + ${batch.decode_tokens}` : NOT_YET, "batch_scheduled of this step"),
-    measured("requests in the batch", batch ? count(batch.num_requests) : NOT_YET, "batch_scheduled of this step"),
+    measured(
+      "prefill + decode tokens",
+      batch ? `${batch.prefill_tokens} + ${batch.decode_tokens}` : NOT_YET,
+      "batch_scheduled of this step",
+    ),
+    measured(
+      "requests in the batch",
+      batch ? count(batch.num_requests) : NOT_YET,
+      "batch_scheduled of this step",
+    ),
     measured(
       "forward",
       forward?.duration_us === undefined ? NOT_YET : micros(forward.duration_us),
       `wall time of the model's forward${device ? ` on ${device}` : ""}`,
     ),
-    measured("tokens sampled", count(now.all("token_sampled").length), "token_sampled events of this step"),
+    measured(
+      "tokens sampled",
+      count(now.all("token_sampled").length),
+      "token_sampled events of this step",
+    ),
   ];
   if (!batch) return { line: NOT_YET, quiet: true, rows };
   return { ...batchLine(batch, total), rows };
@@ -193,7 +243,11 @@ const EAGER_BECAUSE = {
 function graphs(now) {
   const event = now.all("step_dispatched").at(-1);
   if (!event) {
-    return { line: NOT_YET, quiet: true, rows: [measured("this step", NOT_YET, "step_dispatched")] };
+    return {
+      line: NOT_YET,
+      quiet: true,
+      rows: [measured("this step", NOT_YET, "step_dispatched")],
+    };
   }
   const { mode, num_tokens: tokens, num_padded_tokens: padded } = event.facts;
   const rows = [
@@ -207,7 +261,11 @@ function graphs(now) {
     return { line: why ? `eager: ${why}` : "eager", short: "eager", rows };
   }
   const pad = padded - tokens;
-  return { line: pad > 0 ? `replay ${padded} = ${tokens} + ${pad} pad` : `replay ${padded}`, short: `replay ${padded}`, rows };
+  return {
+    line: pad > 0 ? `replay ${padded} = ${tokens} + ${pad} pad` : `replay ${padded}`,
+    short: `replay ${padded}`,
+    rows,
+  };
 }
 
 /** @param {Moment} now @returns {Live} */
@@ -218,9 +276,21 @@ function attention(now) {
   const volume = reads.reduce((sum, event) => sum + event.facts.num_bytes, 0);
   const rows = [
     measured("backend", run ? run.facts.backend : NOT_YET, "attention_run of this step"),
-    measured("time, all layers", run?.duration_us === undefined ? NOT_YET : micros(run.duration_us), "attention_run of this step"),
-    derived("pages read", run ? count(pages) : NOT_YET, "blocks in this step's pages_read events, counted once a request"),
-    derived("KV bytes read", run ? bytes(volume) : NOT_YET, "sum of num_bytes over this step's pages_read events"),
+    measured(
+      "time, all layers",
+      run?.duration_us === undefined ? NOT_YET : micros(run.duration_us),
+      "attention_run of this step",
+    ),
+    derived(
+      "pages read",
+      run ? count(pages) : NOT_YET,
+      "blocks in this step's pages_read events, counted once a request",
+    ),
+    derived(
+      "KV bytes read",
+      run ? bytes(volume) : NOT_YET,
+      "sum of num_bytes over this step's pages_read events",
+    ),
   ];
   if (!run && !reads.length) return { line: NOT_YET, quiet: true, rows };
   return { line: `${plural(pages, "page")} read`, rows };
@@ -233,19 +303,31 @@ function memory(now) {
   const used = Math.max(0, total - free);
   const perToken = now.model.kv_bytes_per_token;
   const weights = now.model.weight_bytes;
-  const pool = perToken ? perToken * (now.config.block_size ?? 0) * (now.config.num_gpu_blocks ?? 0) : 0;
+  const pool = perToken
+    ? perToken * (now.config.block_size ?? 0) * (now.config.num_gpu_blocks ?? 0)
+    : 0;
   const share = total > 0 ? used / total : 0;
   const written = now.all("kv_written").reduce((sum, event) => sum + event.facts.num_bytes, 0);
   return {
-    line: weights ? `KV ${percent(share)} · ${bytes(weights)} weights` : `KV ${percent(share)} used`,
+    line: weights
+      ? `KV ${percent(share)} · ${bytes(weights)} weights`
+      : `KV ${percent(share)} used`,
     short: `KV ${percent(share)} used`,
     meter: total > 0 ? share : undefined,
     meterHow: `KV pool: ${used} of ${total} blocks in use`,
     rows: [
       derived("KV pool in use", percent(share), `used ÷ (num_gpu_blocks - 1) = ${used} ÷ ${total}`),
-      derived("KV pool", pool ? bytes(pool) : "–", "kv_bytes_per_token × block_size × num_gpu_blocks"),
+      derived(
+        "KV pool",
+        pool ? bytes(pool) : "–",
+        "kv_bytes_per_token × block_size × num_gpu_blocks",
+      ),
       measured("weights", weights ? bytes(weights) : "–", "bytes of the loaded model's parameters"),
-      derived("KV written in this step", bytes(written), "sum of num_bytes over this step's kv_written events"),
+      derived(
+        "KV written in this step",
+        bytes(written),
+        "sum of num_bytes over this step's kv_written events",
+      ),
       measured("device", now.model.device ?? "–", "where the loaded model runs"),
     ],
   };
@@ -257,7 +339,12 @@ function groupedHeads(now) {
   const kv = now.model.num_kv_heads;
   const perToken = now.model.kv_bytes_per_token;
   if (!q || !kv) {
-    return { line: "no model in this log", short: "no model", quiet: true, rows: [measured("heads", "–", "the log's header names no model")] };
+    return {
+      line: "no model in this log",
+      short: "no model",
+      quiet: true,
+      rows: [measured("heads", "–", "the log's header names no model")],
+    };
   }
   const factor = Number.isInteger(q / kv) ? String(q / kv) : (q / kv).toFixed(1);
   return {
@@ -266,8 +353,16 @@ function groupedHeads(now) {
       measured("query heads", count(q), "the loaded model's configuration"),
       measured("KV heads", count(kv), "the loaded model's configuration"),
       derived("query heads a KV head", factor, `query heads ÷ KV heads = ${q} ÷ ${kv}`),
-      derived("KV bytes a token", perToken ? bytes(perToken) : "–", "2 × layers × KV heads × head_dim × bytes of the dtype"),
-      derived("without grouping", perToken ? bytes((perToken * q) / kv) : "–", "KV bytes a token × query heads ÷ KV heads"),
+      derived(
+        "KV bytes a token",
+        perToken ? bytes(perToken) : "–",
+        "2 × layers × KV heads × head_dim × bytes of the dtype",
+      ),
+      derived(
+        "without grouping",
+        perToken ? bytes((perToken * q) / kv) : "–",
+        "KV bytes a token × query heads ÷ KV heads",
+      ),
     ],
   };
 }

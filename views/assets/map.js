@@ -6,11 +6,34 @@
  */
 import { el, icon, reconcile, setAttribute, setText, svg } from "./dom.js";
 import { Moment, liveOf } from "./live.js";
+import {
+  boundsOf,
+  boxIdOf,
+  centreOf,
+  clamp,
+  cut,
+  DRAWER,
+  drawerPath,
+  frameAt,
+  hullOf,
+  labelSpot,
+  legendEntry,
+  lineTitle,
+  makeFrame,
+  overlap,
+  place,
+  round,
+  roundedPath,
+  segmentsOf,
+  spinePath,
+  textArea,
+  textWidth,
+  tipPath,
+  titleOf,
+} from "./map_shapes.js";
 import { packetsOf } from "./packets.js";
+import { eventPhrase } from "./sentences.js";
 
-const DRAWER = 21; // height of the strip with the live line below a box
-const MARGIN = 10;
-const CORNER = 9;
 const FLIGHT_MS = 430;
 const MOST_FLIGHTS = 6;
 const MOST_GROWTH = 22; // by which a box may be drawn wider on a side, for its words
@@ -24,9 +47,6 @@ const ICONS = {
   fit: "M2 2h5v2H4v3H2zM9 2h5v5h-2V4H9zM2 9h2v3h3v2H2zM12 9h2v5H9v-2h3z",
 };
 
-/** @param {number} value */
-const round = (value) => Math.round(value * 10) / 10;
-
 export class ArchitectureMap {
   /**
    * @param {HTMLElement} root
@@ -37,7 +57,29 @@ export class ArchitectureMap {
     this.store = store;
     this.reduced = matchMedia("(prefers-reduced-motion: reduce)");
     this.zoom = { k: 1, x: 0, y: 0 };
+    /** @type {any} the document that is drawn */
+    this.page = null;
+    this.bounds = { x: 0, y: 0, w: 1, h: 1 };
+    /** Sizes of letters, in the map's units. */
+    this.sizes = { small: 12.5, big: 14 };
+    /** @type {Map<string, any>} by the document's id */
+    this.boxes = new Map();
+    /** @type {Map<string, any>} by the engine's name */
+    this.boxByLive = new Map();
+    /** @type {any[]} */
+    this.lines = [];
+    /** @type {Map<string, any>} by the engine's name */
+    this.lineByLive = new Map();
+    /** @type {{node: SVGElement, text: SVGElement}[]} */
+    this.frames = [];
+    this.packetLayer = svg("g", { class: "gb-packets" });
+    this.viewport = svg("g", { class: "gb-viewport" });
+    /** @type {any} the view and the boxes that were dimmed for it */
+    this.dimmed = [null, null];
+    this.tabStop = "";
+    this.dragged = false;
     this.scale = 0;
+    this.layouts = 0; // counts how often the texts were fitted
     this.lastCursor = -2;
     this.lastHeader = null;
     /** @type {{line: any, began: number, node: SVGElement, rest: boolean}[]} */
@@ -54,11 +96,14 @@ export class ArchitectureMap {
     this.resize.observe(this.stage);
     this.listen();
     // Letters are measured to fit their boxes: measure again once the page's own have come.
-    Promise.all(["400 16px Inter", "650 16px Inter"].map((font) => document.fonts.load(font))).then(() => {
-      this.scale = 0;
-      this.fitText();
-      this.store.changed();
-    }, () => {});
+    Promise.all(["400 16px Inter", "650 16px Inter"].map((font) => document.fonts.load(font))).then(
+      () => {
+        this.scale = 0;
+        this.fitText();
+        this.store.changed();
+      },
+      () => {},
+    );
   }
 
   destroy() {
@@ -76,11 +121,10 @@ export class ArchitectureMap {
     this.stage.setAttribute("viewBox", `${x} ${y} ${w} ${h}`);
     this.stage.style.aspectRatio = `${w} / ${h}`;
     setAttribute(this.stage, "aria-label", `Map: ${page.meta?.title ?? "architecture"}`);
-    /** @type {Map<string, any>} by the document's id */
     this.boxes = new Map(page.components.map((item) => [item.id, this.makeBox(item)]));
-    /** @type {Map<string, any>} by the engine's name */
     this.boxByLive = new Map();
-    for (const box of this.boxes.values()) if (box.item.live) this.boxByLive.set(box.item.live, box);
+    for (const box of this.boxes.values())
+      if (box.item.live) this.boxByLive.set(box.item.live, box);
     this.lines = page.connections.map((item) => this.makeLine(item));
     this.lineByLive = new Map();
     for (const line of this.lines) if (line.item.live) this.lineByLive.set(line.item.live, line);
@@ -108,6 +152,7 @@ export class ArchitectureMap {
   /** @param {any} item */
   makeBox(item) {
     const parts = {
+      hover: svg("title", { text: titleOf(item) }),
       ring: svg("rect", { class: "ring", rx: 12 }),
       pulse: svg("rect", { class: "pulse", rx: 12 }),
       drawer: svg("path", { class: "drawer" }),
@@ -131,21 +176,22 @@ export class ArchitectureMap {
         tabindex: -1,
         "aria-pressed": "false",
       },
-      svg("title", { text: titleOf(item) }),
-      ...Object.values(parts),
+      parts.hover,
+      ...Object.values(parts).slice(1),
     );
     return { item, node, ...parts, geo: item, shown: "" };
   }
 
   /** @param {any} item */
   makeLine(item) {
+    const hover = svg("title", { text: lineTitle(item, this.boxes) });
     const hit = svg("path", { class: "hit" });
     const shaft = /** @type {SVGPathElement} */ (svg("path", { class: "shaft" }));
     const tip = svg("path", { class: "tip" });
     const node = svg(
       "g",
       { class: "gb-line", "data-connection": item.id, "data-variant": item.variant ?? "default" },
-      svg("title", { text: lineTitle(item, this.boxes) }),
+      hover,
       hit,
       shaft,
       tip,
@@ -154,7 +200,7 @@ export class ArchitectureMap {
     const name = svg("text", { class: "gb-name", text: item.label ?? "" });
     const quantity = svg("text", { class: "gb-quantity" });
     const texts = svg("g", { "pointer-events": "none" }, name, quantity);
-    return { item, node, hit, shaft, tip, name, quantity, texts, length: 0 };
+    return { item, node, hover, hit, shaft, tip, name, quantity, texts, length: 0 };
   }
 
   /**
@@ -192,7 +238,9 @@ export class ArchitectureMap {
     }
     if (page.components.every((item) => !item.live)) {
       this.foot.append(
-        el("p", { text: "No part of this document has a counterpart in the engine: the map is static." }),
+        el("p", {
+          text: "No part of this document has a counterpart in the engine: the map is static.",
+        }),
       );
     }
     this.foot.append(el("ul", { class: "gb-legend", "aria-label": "Legend" }, ...entries));
@@ -209,7 +257,7 @@ export class ArchitectureMap {
     const scale = Math.min(width / this.bounds.w, height / this.bounds.h);
     if (Math.abs(scale - this.scale) < 0.004) return;
     this.scale = scale;
-    this.layouts = (this.layouts ?? 0) + 1;
+    this.layouts += 1;
     const small = Math.min(16, Math.max(12.2, LEAST_PX / scale));
     const big = Math.min(16, Math.max(14, (LEAST_PX + 0.3) / scale));
     this.sizes = { small, big };
@@ -227,13 +275,22 @@ export class ArchitectureMap {
    */
   widened(item) {
     const { small, big } = this.sizes;
-    const words = Math.max(textWidth(item.label, big, 650), textWidth(item.sublabel ?? "", small, 400), textWidth(item.tag ?? "", small, 600));
+    const words = Math.max(
+      textWidth(item.label, big, 650),
+      textWidth(item.sublabel ?? "", small, 400),
+      textWidth(item.tag ?? "", small, 600),
+    );
     const missing = words + 19 - item.w;
     if (missing <= 0) return item;
     const left = this.roomBeside(item, -1);
     const right = this.roomBeside(item, 1);
     const part = Math.min(1, missing / (left + right || 1));
-    return { x: round(item.x - left * part), y: item.y, w: round(item.w + (left + right) * part), h: item.h };
+    return {
+      x: round(item.x - left * part),
+      y: item.y,
+      w: round(item.w + (left + right) * part),
+      h: item.h,
+    };
   }
 
   /** @param {any} item @param {-1|1} side @returns {number} by how much a box may grow there */
@@ -242,7 +299,12 @@ export class ArchitectureMap {
     const rim = side < 0 ? this.bounds.x : this.bounds.x + this.bounds.w;
     let room = Math.min(MOST_GROWTH, side * (rim - edge) - 7);
     for (const other of this.page.components) {
-      if (other === item || other.y > item.y + item.h + DRAWER || other.y + other.h + DRAWER < item.y) continue;
+      if (
+        other === item ||
+        other.y > item.y + item.h + DRAWER ||
+        other.y + other.h + DRAWER < item.y
+      )
+        continue;
       const gap = side < 0 ? edge - (other.x + other.w) : other.x - edge;
       if (gap < 0) continue;
       room = Math.min(room, (gap - this.widestLabelBetween(item, other) - 22) / 2);
@@ -250,15 +312,22 @@ export class ArchitectureMap {
     for (const frame of this.page.boundaries) {
       const wall = side < 0 ? frame.x : frame.x + frame.w;
       const gap = side * (wall - edge);
-      if (gap > 0 && item.y >= frame.y && item.y <= frame.y + frame.h) room = Math.min(room, gap - 6);
+      if (gap > 0 && item.y >= frame.y && item.y <= frame.y + frame.h)
+        room = Math.min(room, gap - 6);
     }
     return Math.max(0, room);
   }
 
   /** @param {any} a @param {any} b */
   widestLabelBetween(a, b) {
-    const between = this.page.connections.filter((each) => (each.from === a.id && each.to === b.id) || (each.from === b.id && each.to === a.id));
-    return Math.max(0, ...between.map((each) => textWidth(each.label ?? "", this.sizes.small, 500)));
+    const between = this.page.connections.filter(
+      (each) =>
+        (each.from === a.id && each.to === b.id) || (each.from === b.id && each.to === a.id),
+    );
+    return Math.max(
+      0,
+      ...between.map((each) => textWidth(each.label ?? "", this.sizes.small, 500)),
+    );
   }
 
   /** @param {any} box */
@@ -282,7 +351,11 @@ export class ArchitectureMap {
       { node: box.sub, text: item.sublabel, size: small, weight: 400 },
     ].filter((line) => line.text);
     const room = Math.max(1, Math.floor(h / (small + 3)));
-    while (lines.length > room) lines.splice(lines.findIndex((line) => line.node !== box.title), 1);
+    while (lines.length > room)
+      lines.splice(
+        lines.findIndex((line) => line.node !== box.title),
+        1,
+      );
     for (const node of [box.tag, box.title, box.sub]) node.textContent = "";
     const step = Math.min(big + 5, h / lines.length);
     const top = y + h / 2 - ((lines.length - 1) * step) / 2;
@@ -350,8 +423,8 @@ export class ArchitectureMap {
 
   showFocus() {
     const view = this.store.currentView;
-    if (view === this.view && this.viewOf === this.boxes) return;
-    [this.view, this.viewOf] = [view, this.boxes];
+    if (view === this.dimmed[0] && this.boxes === this.dimmed[1]) return;
+    this.dimmed = [view, this.boxes];
     const inFocus = view?.focus?.length ? new Set(view.focus) : null;
     for (const [id, box] of this.boxes) {
       box.node.classList.toggle("is-dim", inFocus !== null && !inFocus.has(id));
@@ -366,7 +439,7 @@ export class ArchitectureMap {
   /** Works on the page alone, so that a click shows in the same frame. */
   showSelection() {
     const chosen = this.store.selection.component;
-    const stop = chosen ?? this.tabStop ?? "";
+    const stop = chosen ?? this.tabStop;
     for (const [id, box] of this.boxes) {
       box.node.classList.toggle("is-selected", id === chosen);
       setAttribute(box.node, "aria-pressed", id === chosen ? "true" : "false");
@@ -380,7 +453,12 @@ export class ArchitectureMap {
 
   showLive() {
     const { store } = this;
-    if (this.liveVersion === store.version && this.liveHeader === store.header && this.liveLayout === this.layouts) return;
+    if (
+      this.liveVersion === store.version &&
+      this.liveHeader === store.header &&
+      this.liveLayout === this.layouts
+    )
+      return;
     this.liveVersion = store.version;
     this.liveHeader = store.header;
     this.liveLayout = this.layouts;
@@ -394,14 +472,18 @@ export class ArchitectureMap {
   /** @param {any} box @param {import("./live.js").Live|null} live */
   showLine(box, live) {
     const { item, geo, rail, fill, node } = box;
-    const small = this.sizes?.small ?? 12.5;
+    const { small } = this.sizes;
     const line = live?.line ?? (item.live ? "no log yet" : "static");
     if (box.shown !== line) {
       box.shown = line;
       const room = geo.w - 20;
       const fits = !live?.short || textWidth(line, small, 550) <= room;
       setText(box.live, cut(fits ? line : /** @type {string} */ (live?.short), room, small, 550));
-      setAttribute(node, "aria-label", `${item.label}. ${item.sublabel || item.type}. ${item.live ? line : "Static: no live counterpart"}`);
+      setAttribute(
+        node,
+        "aria-label",
+        `${item.label}. ${item.sublabel || item.type}. ${item.live ? line : "Static: no live counterpart"}`,
+      );
     }
     box.live.classList.toggle("is-quiet", !live || live.quiet === true);
     const meter = live?.meter;
@@ -421,7 +503,9 @@ export class ArchitectureMap {
     const record = store.records[store.cursor];
     const now = record?.kind === "event" ? record : null;
     const events = store.phaseEvents();
-    const packets = packetsOf(events, now).filter((packet) => this.lineByLive.has(packet.connection));
+    const packets = packetsOf(events, now).filter((packet) =>
+      this.lineByLive.has(packet.connection),
+    );
     this.showPackets(packets, now);
     this.showSparks(events, now);
     if (moved) this.fly(now);
@@ -457,11 +541,18 @@ export class ArchitectureMap {
   /** @param {import("./packets.js").Packet} packet it rests near the arrow's end, or midway */
   makePacket(packet) {
     const line = this.lineByLive.get(packet.connection);
-    const rest = this.reduced.matches ? line.length / 2 : Math.max(line.length - 15, line.length * 0.75);
+    const rest = this.reduced.matches
+      ? line.length / 2
+      : Math.max(line.length - 15, line.length * 0.75);
     const { x, y } = line.shaft.getPointAtLength(rest);
     return svg(
       "g",
-      { class: "gb-packet", "data-connection": packet.connection, transform: `translate(${round(x)} ${round(y)})` },
+      {
+        class: "gb-packet",
+        "pointer-events": "none",
+        "data-connection": packet.connection,
+        transform: `translate(${round(x)} ${round(y)})`,
+      },
       svg("circle", { class: "halo", r: 0 }),
       svg("circle", { class: "core", r: 4 }),
     );
@@ -475,6 +566,33 @@ export class ArchitectureMap {
       setAttribute(box.spark, "visibility", touched.has(name) ? null : "hidden");
       box.node.classList.toggle("is-now", now !== null && now.component === name);
     }
+  }
+
+  // -- what a hover says --------------------------------------------------------------------------
+
+  /** The browser shows a title after a moment: it is written when the pointer comes. @param {Element|null} node */
+  explain(node) {
+    const box = this.boxes.get(
+      node?.closest("[data-component]")?.getAttribute("data-component") ?? "",
+    );
+    if (box) {
+      const live = this.store.header ? liveOf(box.item.live, new Moment(this.store)) : null;
+      const rows = (live?.rows ?? []).map(
+        (row) => `${row.name}: ${row.value}\n    ${row.truth}: ${row.how}`,
+      );
+      if (live?.meterHow) rows.push(`bar: ${live.meterHow}\n    derived: the part of the whole`);
+      setText(box.hover, [titleOf(box.item), ...rows].join("\n"));
+      return;
+    }
+    const id = node?.closest("[data-connection]")?.getAttribute("data-connection");
+    const line = this.lines.find((each) => each.item.id === id || each.item.live === id);
+    if (!line) return;
+    const travelled = this.store
+      .phaseEvents()
+      .filter((event) => event.connection === line.item.live);
+    const phrases = travelled.slice(-8).map((event) => `event ${event.seq}: ${eventPhrase(event)}`);
+    if (phrases.length) phrases.push("measured: events of this phase in the engine's log");
+    setText(line.hover, [lineTitle(line.item, this.boxes), ...phrases].join("\n"));
   }
 
   // -- motion -------------------------------------------------------------------------------------
@@ -540,6 +658,9 @@ export class ArchitectureMap {
       const id = boxIdOf(event.target);
       if (id) this.tabStop = id;
     });
+    this.stage.addEventListener("pointerover", (event) =>
+      this.explain(/** @type {Element} */ (event.target)),
+    );
     this.stage.addEventListener("wheel", (event) => this.wheeled(event), { passive: false });
     this.stage.addEventListener("pointerdown", (event) => this.grabbed(event));
   }
@@ -638,7 +759,6 @@ export class ArchitectureMap {
 
   /** @param {number} factor @param {{x: number, y: number}} [at] */
   zoomBy(factor, at) {
-    if (!this.bounds) return;
     const { x, y, w, h } = this.bounds;
     const point = at ?? { x: x + w / 2, y: y + h / 2 };
     const k = Math.min(ZOOM_MOST, Math.max(1, this.zoom.k * factor));
@@ -661,15 +781,23 @@ export class ArchitectureMap {
     const { x, y, w, h } = this.bounds;
     // Some of the map always stays in sight.
     const slack = 0.25;
-    this.zoom.x = clamp(this.zoom.x, (x + w * slack) - k * (x + w), (x + w * (1 - slack)) - k * x);
-    this.zoom.y = clamp(this.zoom.y, (y + h * slack) - k * (y + h), (y + h * (1 - slack)) - k * y);
+    this.zoom.x = clamp(this.zoom.x, x + w * slack - k * (x + w), x + w * (1 - slack) - k * x);
+    this.zoom.y = clamp(this.zoom.y, y + h * slack - k * (y + h), y + h * (1 - slack) - k * y);
     this.viewport.setAttribute("transform", `translate(${this.zoom.x} ${this.zoom.y}) scale(${k})`);
     this.stage.classList.toggle("is-zoomed", k !== 1 || this.zoom.x !== 0 || this.zoom.y !== 0);
   }
 
   zoomButtons() {
-    const button = (/** @type {string} */ name, /** @type {string} */ label, /** @type {() => void} */ act) =>
-      el("button", { class: "gb-button", type: "button", title: label, "aria-label": label, onclick: act }, icon(ICONS[name]));
+    const button = (
+      /** @type {string} */ name,
+      /** @type {string} */ label,
+      /** @type {() => void} */ act,
+    ) =>
+      el(
+        "button",
+        { class: "gb-button", type: "button", title: label, "aria-label": label, onclick: act },
+        icon(ICONS[name]),
+      );
     return el(
       "div",
       { class: "gb-zoom" },
@@ -678,216 +806,4 @@ export class ArchitectureMap {
       button("fit", "Fit the map", () => this.fit()),
     );
   }
-}
-
-// --- pieces of the picture -------------------------------------------------------------------------
-
-/** @param {any} page */
-function boundsOf(page) {
-  let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
-  const take = (/** @type {number} */ x, /** @type {number} */ y, w = 0, h = 0) => {
-    left = Math.min(left, x);
-    top = Math.min(top, y);
-    right = Math.max(right, x + w);
-    bottom = Math.max(bottom, y + h);
-  };
-  for (const { x, y, w, h } of page.components) take(x, y, w, h + DRAWER);
-  for (const { x, y, w, h } of page.boundaries) take(x, y, w, h);
-  for (const { points, label_at: at, label_size: size } of page.connections) {
-    for (const [x, y] of points) take(x, y);
-    if (at && size) take(at[0] - size[0] / 2, at[1] - size[1] / 2, size[0], size[1]);
-  }
-  return { x: left - MARGIN, y: top - MARGIN, w: right - left + 2 * MARGIN, h: bottom - top + 2 * MARGIN };
-}
-
-/** @param {any} boundary */
-function makeFrame(boundary) {
-  const { x, y, w, h, label, kind } = boundary;
-  const text = svg("text", { x: x + 12, y: y + 18, text: label });
-  const node = svg("g", { class: "gb-frame", "data-kind": kind }, svg("rect", { x, y, width: w, height: h, rx: 12 }), text);
-  return { node, text };
-}
-
-/** @param {string} kind */
-function legendEntry(kind) {
-  const words = {
-    region: "Region",
-    "security-group": "Security group",
-    event: "Event of the engine",
-    cloud: "Cloud / graph",
-    database: "Database / memory",
-    messagebus: "Message bus",
-  };
-  const tones = { region: "region", "security-group": "security", event: "event" };
-  const label = words[kind] ?? kind.charAt(0).toUpperCase() + kind.slice(1);
-  const mark = el("i", { "data-kind": kind, style: `--tone: var(--gb-${tones[kind] ?? kind})` });
-  return el("li", {}, mark, label);
-}
-
-/** @param {any} item */
-function titleOf(item) {
-  const state = item.live ? "" : "\nStatic: it has no live counterpart in this engine.";
-  return [item.label, item.sublabel, item.tag].filter(Boolean).join(" · ") + state;
-}
-
-/** @param {any} item @param {Map<string, any>} boxes */
-function lineTitle(item, boxes) {
-  const name = (/** @type {string} */ id) => boxes.get(id)?.item.label ?? id;
-  const state = item.live ? "" : "\nStatic: no event of the engine travels here.";
-  return `${name(item.from)} → ${name(item.to)}${item.label ? `: ${item.label}` : ""}${state}`;
-}
-
-/** @param {number} x @param {number} y @param {number} w */
-function drawerPath(x, y, w) {
-  const r = 7;
-  return `M${x + 4} ${y - 8}V${y + DRAWER - r}a${r} ${r} 0 0 0 ${r} ${r}H${x + w - 4 - r}a${r} ${r} 0 0 0 ${r} ${-r}V${y - 8}z`;
-}
-
-/** @param {number} x @param {number} y @param {number} h */
-function spinePath(x, y, h) {
-  return `M${x + 5} ${y}h-0a5 5 0 0 0 -5 5v${h - 10}a5 5 0 0 0 5 5z`;
-}
-
-/** @param {number[][]} points @returns {string} a path with round corners */
-function roundedPath(points) {
-  let path = `M${points[0][0]} ${points[0][1]}`;
-  for (let i = 1; i < points.length - 1; i += 1) {
-    const [before, corner, after] = [points[i - 1], points[i], points[i + 1]];
-    const radius = Math.min(CORNER, distance(before, corner) / 2, distance(corner, after) / 2);
-    const a = towards(corner, before, radius);
-    const b = towards(corner, after, radius);
-    path += `L${a[0]} ${a[1]}Q${corner[0]} ${corner[1]} ${b[0]} ${b[1]}`;
-  }
-  const end = points[points.length - 1];
-  const last = towards(end, points[points.length - 2], 3);
-  return `${path}L${last[0]} ${last[1]}`;
-}
-
-/** @param {number[][]} points */
-function tipPath(points) {
-  const end = points[points.length - 1];
-  const base = towards(end, points[points.length - 2], 9);
-  const [dx, dy] = [(end[1] - base[1]) / 2.2, (base[0] - end[0]) / 2.2];
-  return `M${end[0]} ${end[1]}L${base[0] + dx} ${base[1] + dy}L${base[0] - dx} ${base[1] - dy}z`;
-}
-
-/** @param {number[]} a @param {number[]} b */
-function distance(a, b) {
-  return Math.hypot(b[0] - a[0], b[1] - a[1]);
-}
-
-/** @param {number[]} from @param {number[]} to @param {number} by */
-function towards(from, to, by) {
-  const length = distance(from, to) || 1;
-  return [round(from[0] + ((to[0] - from[0]) * by) / length), round(from[1] + ((to[1] - from[1]) * by) / length)];
-}
-
-/**
- * Where a label stands with letters of this size: it keeps the document's side of the line, and
- * the edge that is near the line stays where it was.
- * @param {any} item @param {number[][]} points @param {number} wide @param {number} size
- */
-function labelSpot(item, points, wide, size) {
-  const [x, y] = item.label_at ?? midway(points);
-  const { a, b } = nearestSegment(points, x, y);
-  const flat = Math.abs(b[1] - a[1]) <= Math.abs(b[0] - a[0]);
-  const baseline = y + size * 0.36;
-  if (flat) {
-    const away = y <= a[1] ? -1 : 1;
-    const [low, high] = [Math.min(a[0], b[0]) + wide / 2 + 2, Math.max(a[0], b[0]) - wide / 2 - 2];
-    const at = low > high ? (low + high) / 2 : clamp(x, low, high);
-    return { x: round(at), y: baseline + away * Math.max(0, (size - 11) * 0.4), anchor: "middle", away };
-  }
-  const half = (item.label_size?.[0] ?? wide) / 2 - 4;
-  if (x > a[0] + 4) return { x: round(Math.max(x - half, a[0] + 7)), y: baseline, anchor: "start", away: 1 };
-  if (x < a[0] - 4) return { x: round(Math.min(x + half, a[0] - 7)), y: baseline, anchor: "end", away: 1 };
-  return { x, y: baseline, anchor: "middle", away: 1 };
-}
-
-/** @param {number[][]} points */
-function midway(points) {
-  const { a, b } = longestSegment(points);
-  return [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2 - 11];
-}
-
-/** @param {number[][]} points */
-function segmentsOf(points) {
-  return points.slice(1).map((b, i) => ({ a: points[i], b }));
-}
-
-/** @param {number[][]} points */
-function longestSegment(points) {
-  return segmentsOf(points).reduce((best, next) => (distance(next.a, next.b) > distance(best.a, best.b) ? next : best));
-}
-
-/** @param {number[][]} points @param {number} x @param {number} y */
-function nearestSegment(points, x, y) {
-  const far = ({ a, b }) => {
-    const length = (b[0] - a[0]) ** 2 + (b[1] - a[1]) ** 2 || 1;
-    const part = clamp(((x - a[0]) * (b[0] - a[0]) + (y - a[1]) * (b[1] - a[1])) / length, 0, 1);
-    return Math.hypot(a[0] + part * (b[0] - a[0]) - x, a[1] + part * (b[1] - a[1]) - y);
-  };
-  return segmentsOf(points).reduce((best, next) => (far(next) < far(best) ? next : best));
-}
-
-/** @param {any} item */
-function centreOf(item) {
-  return { x: item.x + item.w / 2, y: item.y + item.h / 2 };
-}
-
-/** @param {EventTarget|null} target @returns {string|null} */
-function boxIdOf(target) {
-  const box = target instanceof Element ? target.closest("[data-component]") : null;
-  return box?.getAttribute("data-component") ?? null;
-}
-
-/** @param {Element} node @param {number} x @param {number} y @param {number} size */
-function place(node, x, y, size) {
-  node.setAttribute("x", String(round(x)));
-  node.setAttribute("y", String(round(y)));
-  node.setAttribute("font-size", String(round(size)));
-}
-
-/** @param {{x: number, anchor: string}} spot @param {number} baseline @param {number} wide @param {number} size */
-function textArea(spot, baseline, wide, size) {
-  const shift = spot.anchor === "middle" ? wide / 2 : spot.anchor === "end" ? wide : 0;
-  return { x: spot.x - shift, y: baseline - size * 0.78, w: wide, h: size * 0.95 };
-}
-
-/** @param {number[]} a @param {number[]} b */
-function hullOf(a, b) {
-  return { x: Math.min(a[0], b[0]), y: Math.min(a[1], b[1]), w: Math.abs(a[0] - b[0]), h: Math.abs(a[1] - b[1]) };
-}
-
-/** @param {{x: number, y: number, w: number, h: number}} a @param {typeof a} b */
-function overlap(a, b) {
-  return a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h;
-}
-
-/** @param {Element} node @param {number} x @param {number} y @param {number} w @param {number} h */
-function frameAt(node, x, y, w, h) {
-  for (const [name, value] of Object.entries({ x, y, width: w, height: h })) node.setAttribute(name, String(round(value)));
-}
-
-/** @param {number} value @param {number} low @param {number} high */
-function clamp(value, low, high) {
-  return Math.min(Math.max(value, Math.min(low, high)), Math.max(low, high));
-}
-
-const pen = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
-
-/** @param {string} text @param {number} size @param {number} weight */
-function textWidth(text, size, weight) {
-  pen.font = `${weight} 100px Inter, system-ui, sans-serif`;
-  return (pen.measureText(text).width * size) / 100;
-}
-
-/** @param {string} text @param {number} room @param {number} size @param {number} weight */
-function cut(text, room, size, weight) {
-  // Titles are set a little tighter than they are measured.
-  const width = (/** @type {string} */ part) => textWidth(part, size, weight) * 0.985;
-  if (width(text) <= room) return text;
-  const letters = [...text];
-  while (letters.length > 1 && width(`${letters.join("")}…`) > room) letters.pop();
-  return `${letters.join("").trimEnd()}…`;
 }

@@ -48,22 +48,46 @@ const QUANTITIES = {
   request_refused: (events) => whoOf(events, " no"),
   request_arrived: (events) => whoOf(events),
   request_aborted: (events) => whoOf(events, " off"),
-  prefix_looked_up: (events) => plural(sum(events, (f) => f.hit_blocks.length), "hit"),
-  blocks_hit: (events) => plural(sum(events, (f) => f.blocks.length), "hit"),
-  blocks_allocated: (events) => plural(sum(events, (f) => f.blocks.length), "block"),
+  prefix_looked_up: (events) =>
+    plural(
+      sum(events, (f) => f.hit_blocks.length),
+      "hit",
+    ),
+  blocks_hit: (events) =>
+    plural(
+      sum(events, (f) => f.blocks.length),
+      "hit",
+    ),
+  blocks_allocated: (events) =>
+    plural(
+      sum(events, (f) => f.blocks.length),
+      "block",
+    ),
   allocation_failed: () => "no fit",
   blocks_freed: (events) => `${count(sum(events, (f) => f.blocks.length))} back`,
-  batch_scheduled: (events) => `${count(sum(events, (f) => f.prefill_tokens + f.decode_tokens))} tok`,
-  block_tables_updated: (events) => `+${plural(sum(events, (f) => f.new_blocks), "block")}`,
-  step_dispatched: (events) => (events[0].facts.mode === "NONE" ? "eager" : `${events[0].facts.num_padded_tokens} tok`),
+  batch_scheduled: (events) =>
+    `${count(sum(events, (f) => f.prefill_tokens + f.decode_tokens))} tok`,
+  block_tables_updated: (events) =>
+    `+${plural(
+      sum(events, (f) => f.new_blocks),
+      "block",
+    )}`,
+  step_dispatched: (events) =>
+    events[0].facts.mode === "NONE" ? "eager" : `${events[0].facts.num_padded_tokens} tok`,
   weights_read: (events) => bytes(sum(events, (f) => f.num_bytes)),
   attention_run: (events) => `${count(sum(events, (f) => f.num_tokens))} tok`,
   kv_written: (events) => `${count(sum(events, (f) => f.num_tokens))} tok`,
-  pages_read: (events) => plural(sum(events, (f) => f.blocks.length), "page"),
-  heads_grouped: (events) => `${events[0].facts.num_attention_heads} : ${events[0].facts.num_kv_heads}`,
+  pages_read: (events) =>
+    plural(
+      sum(events, (f) => f.blocks.length),
+      "page",
+    ),
+  heads_grouped: (events) =>
+    `${events[0].facts.num_attention_heads} : ${events[0].facts.num_kv_heads}`,
   tokens_returned: (events) => `${count(sum(events, (f) => f.num_tokens))} tok`,
   outputs_returned: (events) => `${count(sum(events, (f) => f.num_requests))} req`,
-  text_emitted: (events) => (events.length === 1 ? textOf(events[0].facts.text) : plural(events.length, "text")),
+  text_emitted: (events) =>
+    events.length === 1 ? textOf(events[0].facts.text) : plural(events.length, "text"),
   request_completed: (events) => whoOf(events, " done"),
 };
 

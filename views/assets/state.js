@@ -95,7 +95,8 @@ export class Timeline {
   }
 
   back() {
-    if (this.records[this.index].kind === "patch") mergePatch(this.state, this.inverses[this.index]);
+    if (this.records[this.index].kind === "patch")
+      mergePatch(this.state, this.inverses[this.index]);
     this.index -= 1;
   }
 

@@ -20,7 +20,13 @@ import { parseTrace } from "./trace_file.js";
 /** Beyond this the oldest records become part of the base state, as in the engine's own log. */
 const MAX_RECORDS = 240_000;
 
-const MEMORY = { cursor: "glassbox.cursor", view: "glassbox.view", selection: "glassbox.selection" };
+const LOADING_MS = 1500;
+
+const MEMORY = {
+  cursor: "glassbox.cursor",
+  view: "glassbox.view",
+  selection: "glassbox.selection",
+};
 
 export class Store {
   constructor() {
@@ -56,6 +62,9 @@ export class Store {
     this.link = null;
     /** Counts every change of the log or the cursor. */
     this.version = 0;
+    this.maxRecords = MAX_RECORDS;
+    /** When this log's header came: what follows at once is its past. */
+    this.beganAt = 0;
 
     this.timeline = new Timeline({}, this.records);
     this.clock = new Clock(this);
@@ -168,12 +177,8 @@ export class Store {
     this.clock.stop();
     const again = this.header?.trace_id === header.trace_id ? this.records[this.cursor]?.seq : null;
     this.header = header;
-    this.records = [];
-    this.steps = [];
-    this.byRequest = new Map();
-    this.failure = null;
-    this.cursor = -1;
-    this.timeline = new Timeline(header.state, this.records);
+    this.beganAt = performance.now();
+    this.clear(header.state);
     this.headEngine = copyState(header.state.engine ?? {});
     this.stepWanted = null;
     this.wantedSeq = again !== null && !this.following ? again : this.recallCursor();
@@ -195,14 +200,34 @@ export class Store {
     if (this.wantedSeq !== null) this.reachWanted();
     else if (this.stepWanted) this.takeOneEvent(start);
     else if (this.following && !this.clock.playing) this.followHead(start);
-    if (this.records.length > MAX_RECORDS) this.forgetOldest(MAX_RECORDS / 4);
+    const { length } = this.records;
+    if (length > this.maxRecords) this.forgetOldest(length - this.maxRecords * 0.75);
     this.changed();
+  }
+
+  /** @param {any} base the state of the empty log that begins here */
+  clear(base) {
+    this.records = [];
+    this.steps = [];
+    this.byRequest = new Map();
+    this.failure = null;
+    this.cursor = -1;
+    this.timeline = new Timeline(base, this.records);
+  }
+
+  /** @param {LogRecord[]} records */
+  take(records) {
+    for (const record of records) {
+      this.records.push(record);
+      this.index(record, this.records.length - 1);
+    }
   }
 
   /** @param {number} start index of the first new record */
   followHead(start) {
     // What was there before this page came is no news: no need to walk through it.
-    if (start === 0 || this.records.length - start > 4000) this.moveCursor(this.head);
+    const past = start === 0 || performance.now() - this.beganAt < LOADING_MS;
+    if (past) this.moveCursor(this.head);
     else this.clock.follow(this.headEngine.rate, this.headEngine.mode === "running");
   }
 
@@ -270,15 +295,8 @@ export class Store {
     const seq = Math.max(this.cursor - cut, -1);
     const kept = this.records.slice(cut);
     this.header = { ...this.header, base_seq: this.header.base_seq + cut, state: base };
-    this.records = [];
-    this.steps = [];
-    this.byRequest = new Map();
-    this.failure = null;
-    this.timeline = new Timeline(base, this.records);
-    for (const record of kept) {
-      this.records.push(record);
-      this.index(record, this.records.length - 1);
-    }
+    this.clear(base);
+    this.take(kept);
     this.cursor = seq;
     this.timeline.moveTo(seq);
   }
@@ -441,10 +459,7 @@ export class Store {
     this.connection = "none";
     this.notice = null;
     this.begin(header);
-    for (const record of records) {
-      this.records.push(record);
-      this.index(record, this.records.length - 1);
-    }
+    this.take(records);
     const wanted = this.wantedSeq;
     this.wantedSeq = null;
     this.following = false;
@@ -455,13 +470,8 @@ export class Store {
     this.live = true;
     this.traceName = "";
     this.header = null;
-    this.records = [];
-    this.steps = [];
-    this.byRequest = new Map();
-    this.failure = null;
-    this.cursor = -1;
+    this.clear({});
     this.headEngine = {};
-    this.timeline = new Timeline({}, this.records);
     this.following = true;
     this.link?.open();
     this.version += 1;

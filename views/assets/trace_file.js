@@ -5,7 +5,15 @@
  */
 
 export const SCHEMA_VERSION = 1;
-export const STEP_PHASES = ["arrive", "schedule", "prepare", "execute", "sample", "update", "output"];
+export const STEP_PHASES = [
+  "arrive",
+  "schedule",
+  "prepare",
+  "execute",
+  "sample",
+  "update",
+  "output",
+];
 const PHASES = new Set([...STEP_PHASES, "command"]);
 const MAX_CHARACTERS = 400_000_000;
 
@@ -19,7 +27,13 @@ export const FACTS = {
   request_arrived: { request: "s", num_prompt_tokens: "n", waiting: "n" },
   request_aborted: { request: "s", status: "s" },
   prefix_cache_reset: { done: "b", dropped: "n" },
-  prefix_looked_up: { request: "s", num_tokens: "n", hit_tokens: "n", preempted: "b", hit_blocks: "N" },
+  prefix_looked_up: {
+    request: "s",
+    num_tokens: "n",
+    hit_tokens: "n",
+    preempted: "b",
+    hit_blocks: "N",
+  },
   blocks_hit: { request: "s", blocks: "N", taken_from_free: "n" },
   block_evicted: { block: "n", hash: "s" },
   blocks_allocated: { request: "s", blocks: "N" },
@@ -82,7 +96,13 @@ const CHECKS = {
   S: (value) => Array.isArray(value) && value.every(CHECKS.s),
   N: (value) => Array.isArray(value) && value.every(CHECKS.n),
 };
-const WORDS = { s: "a text", n: "a number", b: "true or false", S: "a list of texts", N: "a list of numbers" };
+const WORDS = {
+  s: "a text",
+  n: "a number",
+  b: "true or false",
+  S: "a list of texts",
+  N: "a list of numbers",
+};
 
 /**
  * @param {string} text
@@ -129,7 +149,8 @@ function checkHeader(header) {
     if (!isObject(header[field])) throw new Error(`line 1: ${field} must be an object`);
   }
   header.base_seq ??= 0;
-  if (!Number.isInteger(header.base_seq)) throw new Error("line 1: base_seq must be a whole number");
+  if (!Number.isInteger(header.base_seq))
+    throw new Error("line 1: base_seq must be a whole number");
   return header;
 }
 

@@ -30,40 +30,130 @@ export class Transport {
   constructor(root, store) {
     this.store = store;
     this.busy = false;
-    const b = (/** @type {string} */ name, /** @type {string} */ text, /** @type {string} */ title, /** @type {() => void} */ act, before = true) =>
-      el("button", { class: "gb-button", type: "button", title, "data-act": name, onclick: act }, before ? icon(ICONS[name]) : null, text, before ? null : icon(ICONS[name]));
+    const b = (
+      /** @type {string} */ name,
+      /** @type {string} */ text,
+      /** @type {string} */ title,
+      /** @type {() => void} */ act,
+      before = true,
+    ) =>
+      el(
+        "button",
+        { class: "gb-button", type: "button", title, "data-act": name, onclick: act },
+        before ? icon(ICONS[name]) : null,
+        text,
+        before ? null : icon(ICONS[name]),
+      );
     this.buttons = {
-      stepBack: b("stepBack", "Step", "Back to the end of the step before ([ or p)", () => this.back("Step")),
-      phaseBack: b("phaseBack", "Phase", "Back to the end of the phase before (Shift+←)", () => this.back("Phase")),
+      stepBack: b("stepBack", "Step", "Back to the end of the step before ([ or p)", () =>
+        this.back("Step"),
+      ),
+      phaseBack: b("phaseBack", "Phase", "Back to the end of the phase before (Shift+←)", () =>
+        this.back("Phase"),
+      ),
       eventBack: b("eventBack", "Event", "Back by one event (←)", () => this.back("Event")),
-      run: el("button", { class: "gb-button is-primary gb-run", type: "button", "data-act": "run", onclick: () => this.toggleRun() }),
+      run: el("button", {
+        class: "gb-button is-primary gb-run",
+        type: "button",
+        "data-act": "run",
+        onclick: () => this.toggleRun(),
+      }),
       eventOn: b("eventOn", "Event", "On by one event (→)", () => this.on("Event"), false),
-      phaseOn: b("phaseOn", "Phase", "On to the end of the phase (Shift+→)", () => this.on("Phase"), false),
-      stepOn: b("stepOn", "Step", "On to the end of the step (] or n)", () => this.on("Step"), false),
-      live: b("live", "Live", "To the newest record, and follow it (End)", () => this.store.goLive()),
+      phaseOn: b(
+        "phaseOn",
+        "Phase",
+        "On to the end of the phase (Shift+→)",
+        () => this.on("Phase"),
+        false,
+      ),
+      stepOn: b(
+        "stepOn",
+        "Step",
+        "On to the end of the step (] or n)",
+        () => this.on("Step"),
+        false,
+      ),
+      live: b("live", "Live", "To the newest record, and follow it (End)", () =>
+        this.store.goLive(),
+      ),
     };
     this.speed = /** @type {HTMLSelectElement} */ (
-      el("select", { class: "gb-select", "aria-label": "Speed", title: "Steps a second, of the engine or of the recording", onchange: () => this.speedChanged() },
-        ...SPEEDS.map((value) => el("option", { value, text: value === "free" ? "free" : `${value} steps/s` })))
+      el(
+        "select",
+        {
+          class: "gb-select",
+          "aria-label": "Speed",
+          title: "Steps a second, of the engine or of the recording",
+          onchange: () => this.speedChanged(),
+        },
+        ...SPEEDS.map((value) =>
+          el("option", { value, text: value === "free" ? "free" : `${value} steps/s` }),
+        ),
+      )
     );
     this.speed.value = sessionStorage.getItem(SPEED_KEY) ?? "2";
     this.hint = el("div", { class: "gb-hint", role: "status" });
-    this.strip = this.makeStrip();
+    this.cells = new Map(
+      STEP_PHASES.map((phase) => [
+        phase,
+        el("button", {
+          class: "gb-phase",
+          type: "button",
+          "data-phase": phase,
+          text: phase,
+          onclick: () => this.toPhase(phase),
+        }),
+      ]),
+    );
+    const steps = Array.from(this.cells.values(), (cell) => el("li", {}, cell));
+    const strip = el("ol", { class: "gb-phases", "aria-label": "Phases of the step" }, ...steps);
     this.range = /** @type {HTMLInputElement} */ (
-      el("input", { type: "range", min: -1, max: 0, step: 1, value: -1, "aria-label": "Position in the log", oninput: () => this.scrubbed() })
+      el("input", {
+        type: "range",
+        min: -1,
+        max: 0,
+        step: 1,
+        value: -1,
+        "aria-label": "Position in the log",
+        oninput: () => this.scrubbed(),
+      })
     );
     this.ticks = /** @type {HTMLCanvasElement} */ (el("canvas", { "aria-hidden": "true" }));
-    this.where = el("div", { class: "gb-where" });
+    this.where = el("div", {
+      class: "gb-where",
+      title: "measured: the step at the cursor / the newest step of the log",
+    });
     const { stepBack, phaseBack, eventBack, run, eventOn, phaseOn, stepOn, live } = this.buttons;
     root.append(
-      el("div", { class: "gb-transport-row" },
-        el("div", { class: "gb-group", role: "group", "aria-label": "Back" }, stepBack, phaseBack, eventBack),
+      el(
+        "div",
+        { class: "gb-transport-row" },
+        el(
+          "div",
+          { class: "gb-group", role: "group", "aria-label": "Back" },
+          stepBack,
+          phaseBack,
+          eventBack,
+        ),
         run,
-        el("div", { class: "gb-group", role: "group", "aria-label": "Forward" }, eventOn, phaseOn, stepOn),
+        el(
+          "div",
+          { class: "gb-group", role: "group", "aria-label": "Forward" },
+          eventOn,
+          phaseOn,
+          stepOn,
+        ),
         live,
         el("label", { class: "gb-speed" }, this.speed),
-        this.hint),
-      el("div", { class: "gb-transport-row" }, this.strip, el("div", { class: "gb-scrub" }, this.ticks, this.range), this.where),
+        this.hint,
+      ),
+      el(
+        "div",
+        { class: "gb-transport-row" },
+        strip,
+        el("div", { class: "gb-scrub" }, this.ticks, this.range),
+        this.where,
+      ),
     );
     this.resize = new ResizeObserver(() => this.drawTicks(true));
     this.resize.observe(this.ticks);
@@ -71,17 +161,6 @@ export class Transport {
 
   destroy() {
     this.resize.disconnect();
-  }
-
-  makeStrip() {
-    this.cells = new Map(
-      STEP_PHASES.map((phase) => [
-        phase,
-        el("button", { class: "gb-phase", type: "button", "data-phase": phase, text: phase, onclick: () => this.toPhase(phase) }),
-      ]),
-    );
-    const items = Array.from(this.cells.values(), (cell) => el("li", {}, cell));
-    return el("ol", { class: "gb-phases", "aria-label": "Phases of the step" }, ...items);
   }
 
   // -- hands --------------------------------------------------------------------------------------
@@ -173,13 +252,13 @@ export class Transport {
     else if (key === "ArrowLeft") this.back(shift ? "Phase" : "Event");
     else if (key === "n" || key === "]") this.on("Step");
     else if (key === "p" || key === "[") this.back("Step");
-    else if (key === "Home") this.back2start();
+    else if (key === "Home") this.toStart();
     else if (key === "End") store.goLive();
     else return false;
     return true;
   }
 
-  back2start() {
+  toStart() {
     this.store.seek(-1);
     this.store.following = false;
   }
@@ -196,10 +275,17 @@ export class Transport {
   updateButtons() {
     const { store, buttons } = this;
     const start = store.cursor < 0;
-    const stuck = this.commands ? store.whyNoCommand : store.atHead ? "This is the end of the log." : "";
-    const wait = stuck || (this.commands && this.engineRuns ? "The engine runs: pause it first." : "");
-    for (const name of ["stepBack", "phaseBack", "eventBack"]) this.enable(buttons[name], !start, "");
-    for (const name of ["eventOn", "phaseOn", "stepOn"]) this.enable(buttons[name], !wait && !this.busy, wait);
+    const stuck = this.commands
+      ? store.whyNoCommand
+      : store.atHead
+        ? "This is the end of the log."
+        : "";
+    const wait =
+      stuck || (this.commands && this.engineRuns ? "The engine runs: pause it first." : "");
+    for (const name of ["stepBack", "phaseBack", "eventBack"])
+      this.enable(buttons[name], !start, "");
+    for (const name of ["eventOn", "phaseOn", "stepOn"])
+      this.enable(buttons[name], !wait && !this.busy, wait);
     const runs = store.clock.playing || (this.engineRuns && store.following);
     const face = runs ? "pause" : "run";
     if (this.face !== face) {
@@ -233,7 +319,10 @@ export class Transport {
       const now = at?.phase.phase === phase;
       cell.classList.toggle("is-done", begun && !now);
       cell.classList.toggle("is-now", now);
-      cell.classList.toggle("is-next", store.live && store.atHead && phase === next && !this.engineRuns);
+      cell.classList.toggle(
+        "is-next",
+        store.live && store.atHead && phase === next && !this.engineRuns,
+      );
       setAttribute(cell, "aria-current", now ? "step" : null);
       setAttribute(cell, "disabled", span ? null : "");
       const title = phase === next && store.live ? `${phase}: the engine's next phase` : phase;
@@ -252,7 +341,11 @@ export class Transport {
     const last = store.steps.findLast((entry) => !entry.command)?.step;
     const words = this.whereWords(at, last);
     setText(this.where, words);
-    setAttribute(range, "aria-valuetext", at ? `${words}, ${at.phase.phase}` : "before the first record");
+    setAttribute(
+      range,
+      "aria-valuetext",
+      at ? `${words}, ${at.phase.phase}` : "before the first record",
+    );
     this.drawTicks(false);
   }
 
@@ -304,14 +397,22 @@ export class Transport {
     const { store } = this;
     if (store.notice) return { kind: store.notice.kind, text: store.notice.text };
     if (!store.live) return { kind: "", text: savedHint(store) };
-    if (!store.header && store.modelStatus) return { kind: store.modelStatus.stage === "failed" ? "error" : "", text: loadingHint(store.modelStatus) };
+    if (!store.header && store.modelStatus)
+      return {
+        kind: store.modelStatus.stage === "failed" ? "error" : "",
+        text: loadingHint(store.modelStatus),
+      };
     if (store.connection !== "open") return { kind: "", text: connectionHint(store) };
     if (!store.header) return { kind: "", text: loadingHint(store.modelStatus) };
     if (store.clock.playing) return { kind: "", text: "Playing what was recorded." };
     if (!store.following && !store.atHead) {
-      return { kind: "", text: `You look at the past: ${plural(store.head - store.cursor, "record")} before the newest.` };
+      return {
+        kind: "",
+        text: `You look at the past: ${plural(store.head - store.cursor, "record")} before the newest.`,
+      };
     }
-    if (store.engine === "shared") return { kind: "", text: "The shared engine of this server, as its clients drive it." };
+    if (store.engine === "shared")
+      return { kind: "", text: "The shared engine of this server, as its clients drive it." };
     if (store.failure) return { kind: "error", text: "The engine failed: reset it to go on." };
     return engineHint(store);
   }
@@ -319,12 +420,16 @@ export class Transport {
 
 /** @param {import("./store.js").Store} store */
 function savedHint(store) {
-  return store.atHead ? "End of the saved trace." : `A saved trace of ${plural(store.head + 1, "record")}.`;
+  return store.atHead
+    ? "End of the saved trace."
+    : `A saved trace of ${plural(store.head + 1, "record")}.`;
 }
 
 /** @param {import("./store.js").Store} store */
 function connectionHint(store) {
-  return store.connection === "lost" ? "The connection is lost; trying again." : "Connecting to the engine.";
+  return store.connection === "lost"
+    ? "The connection is lost; trying again."
+    : "Connecting to the engine.";
 }
 
 /** @param {any} status */
@@ -346,12 +451,20 @@ function engineHint(store) {
   }
   const next = store.headEngine.next_phase ?? "arrive";
   if (store.headEngine.mode === "running") {
-    return { kind: "", text: door + inside ? "" : "The engine runs and has nothing to do. Send a prompt." };
+    return {
+      kind: "",
+      text: door + inside ? "" : "The engine runs and has nothing to do. Send a prompt.",
+    };
   }
   if (door) {
-    const who = door === 1 ? "1 request waits at the door" : `${count(door)} requests wait at the door`;
-    return { kind: "call", text: next === "arrive" ? `${who}: press Step or Run.` : `${who}; paused before ${next}.` };
+    const who =
+      door === 1 ? "1 request waits at the door" : `${count(door)} requests wait at the door`;
+    return {
+      kind: "call",
+      text: next === "arrive" ? `${who}: press Step or Run.` : `${who}; paused before ${next}.`,
+    };
   }
-  if (inside || next !== "arrive") return { kind: "", text: `Paused before ${next}: press Phase, Step or Run.` };
+  if (inside || next !== "arrive")
+    return { kind: "", text: `Paused before ${next}: press Phase, Step or Run.` };
   return { kind: "", text: "The engine has nothing to do. Send a prompt." };
 }

@@ -1,0 +1,238 @@
+// @ts-check
+/**
+ * The row above the map: the tabs of the views, whose engine is shown, and what can be done with
+ * its log.
+ */
+import { el, icon, reconcile, setAttribute, setText } from "./dom.js";
+
+const ICONS = {
+  save: "M7 2h2v6h2.5L8 11.5 4.5 8H7zM2 12h12v2H2z",
+  open: "M2 3h4.5l1.5 2H14v8H2z",
+  reset: "M8 3a5 5 0 1 1-4.6 3H1.6L4.2 3l2.6 3H5a3.4 3.4 0 1 0 3-1.4z",
+  help: "M8 1.5a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13zm-.8 9.4h1.6v1.6H7.2zm.8-7.5c1.6 0 2.8 1 2.8 2.4 0 1.2-.7 1.7-1.3 2.1-.5.4-.7.6-.7 1.2v.6H7.2v-.7c0-1.3.7-1.8 1.3-2.2.5-.4.7-.5.7-1 0-.5-.5-.9-1.2-.9s-1.3.5-1.3 1.2H5.1c0-1.6 1.2-2.7 2.9-2.7z",
+};
+
+const SHORTCUTS = [
+  [["Space"], "run or pause"],
+  [["→", "←"], "on or back by one event"],
+  [["Shift →", "Shift ←"], "on or back by one phase"],
+  [["n", "]"], "on by one step"],
+  [["p", "["], "back by one step"],
+  [["Home", "End"], "to the start, to the newest record"],
+  [["1", "…", "5"], "choose a view"],
+  [["Esc"], "deselect"],
+  [["Tab", "↑ ↓ ← →"], "reach the map and walk from box to box"],
+  [["Enter"], "select the box"],
+  [["+", "-", "0"], "zoom the map, fit it"],
+];
+
+const RESET_TITLE = "Begin again with an empty engine of the same settings";
+
+export class Head {
+  /**
+   * @param {HTMLElement} root
+   * @param {import("./store.js").Store} store
+   */
+  constructor(root, store) {
+    this.store = store;
+    this.problem = ""; // why a file could not be opened
+    this.tabs = el("div", { class: "gb-tabs", role: "tablist", "aria-label": "Views" });
+    this.tabs.addEventListener("keydown", (event) => this.tabPressed(event));
+    this.status = el("span", { class: "gb-status" });
+    this.engines = /** @type {HTMLSelectElement} */ (
+      el(
+        "select",
+        {
+          class: "gb-select",
+          "aria-label": "Engine",
+          title: "Whose engine is shown",
+          onchange: () => this.chooseEngine(),
+        },
+        el("option", { value: "own", text: "my engine" }),
+        el("option", { value: "shared", text: "shared engine" }),
+      )
+    );
+    this.file = /** @type {HTMLInputElement} */ (
+      el("input", {
+        type: "file",
+        accept: ".jsonl,application/jsonl,text/plain",
+        class: "gb-hidden",
+        tabindex: "-1",
+        "aria-label": "Open a saved trace",
+        onchange: () => void this.openFile(),
+      })
+    );
+    const button = (
+      /** @type {string} */ name,
+      /** @type {string} */ text,
+      /** @type {string} */ title,
+      /** @type {() => void} */ act,
+    ) =>
+      el(
+        "button",
+        { class: "gb-button is-quiet", type: "button", title, "data-act": name, onclick: act },
+        icon(ICONS[name]),
+        text,
+      );
+    this.saveButton = button(
+      "save",
+      "Save",
+      "Save the log of this engine as a file",
+      () => void this.save(),
+    );
+    this.openButton = button("open", "Open", "Open a saved trace", () => this.file.click());
+    this.resetButton = button(
+      "reset",
+      "Reset",
+      RESET_TITLE,
+      () => void this.store.command("reset", { config: null }),
+    );
+    this.helpButton = button("help", "", "Keyboard shortcuts", () => this.toggleHelp());
+    this.helpButton.setAttribute("aria-label", "Keyboard shortcuts");
+    this.helpButton.setAttribute("aria-expanded", "false");
+    this.help = makeHelp();
+    const tools = [
+      this.status,
+      this.engines,
+      this.saveButton,
+      this.openButton,
+      this.file,
+      this.resetButton,
+      this.helpButton,
+    ];
+    const corner = el(
+      "div",
+      { class: "gb-corner" },
+      el("div", { class: "gb-tools" }, ...tools),
+      this.help,
+    );
+    root.append(this.tabs, corner);
+  }
+
+  update() {
+    this.updateTabs();
+    this.updateTools();
+  }
+
+  /** @param {boolean} [open] */
+  toggleHelp(open = this.help.hidden) {
+    this.help.hidden = !open;
+    this.helpButton.setAttribute("aria-expanded", String(open));
+  }
+
+  chooseEngine() {
+    this.store.link?.choose(/** @type {"own"|"shared"} */ (this.engines.value));
+  }
+
+  async save() {
+    const { store } = this;
+    try {
+      const blob = await /** @type {import("./stream.js").EngineLink} */ (store.link).traceFile();
+      const link = el("a", {
+        href: URL.createObjectURL(blob),
+        download: `glassbox-${store.header?.trace_id ?? "trace"}.jsonl`,
+      });
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(/** @type {HTMLAnchorElement} */ (link).href), 10_000);
+    } catch (error) {
+      store.tell("error", `The trace could not be saved: ${messageOf(error)}`);
+    }
+  }
+
+  async openFile() {
+    const file = this.file.files?.[0];
+    this.file.value = "";
+    if (!file) return;
+    try {
+      this.store.openTrace(await file.text(), file.name);
+      this.problem = "";
+    } catch (error) {
+      this.problem = `${file.name} cannot be opened: ${messageOf(error)}`;
+    }
+    this.store.changed();
+  }
+
+  /** @param {KeyboardEvent} event */
+  tabPressed(event) {
+    const views = this.store.document?.views ?? [];
+    const at = views.findIndex((view) => view.id === this.store.view);
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: views.length - 1 }[event.key];
+    if (to === undefined || !views.length) return;
+    event.preventDefault();
+    event.stopPropagation();
+    this.store.setView(views[(to + views.length) % views.length].id);
+    this.updateTabs();
+    /** @type {HTMLElement|null} */ (this.tabs.querySelector("[aria-selected=true]"))?.focus();
+  }
+
+  updateTabs() {
+    const { store } = this;
+    reconcile(
+      this.tabs,
+      store.document.views ?? [],
+      (view) => view.id,
+      (view) =>
+        el("button", {
+          class: "gb-tab",
+          type: "button",
+          role: "tab",
+          id: `gb-tab-${view.id}`,
+          "aria-controls": "gb-panel",
+          text: view.label,
+          onclick: () => store.setView(view.id),
+        }),
+      (node, view) => {
+        setAttribute(node, "aria-selected", String(view.id === store.view));
+        setAttribute(node, "tabindex", view.id === store.view ? "0" : "-1");
+      },
+    );
+    this.tabs.hidden = !store.document.views?.length;
+  }
+
+  updateTools() {
+    const { store } = this;
+    const status = statusOf(store);
+    setAttribute(this.status, "data-status", status);
+    setText(this.status, status);
+    if (this.engines.value !== store.engine) this.engines.value = store.engine;
+    this.engines.hidden = !store.live;
+    const why = store.whyNoCommand;
+    setAttribute(this.resetButton, "disabled", why ? "" : null);
+    this.resetButton.title = why || RESET_TITLE;
+    setAttribute(this.saveButton, "disabled", store.live && store.header ? null : "");
+  }
+}
+
+function makeHelp() {
+  const items = SHORTCUTS.flatMap(([keys, text]) => [
+    el(
+      "dt",
+      {},
+      .../** @type {string[]} */ (keys).map((key) =>
+        key === "…" ? key : el("kbd", { text: key }),
+      ),
+    ),
+    el("dd", { text: /** @type {string} */ (text) }),
+  ]);
+  return el(
+    "div",
+    { class: "gb-popover", role: "dialog", "aria-label": "Keyboard shortcuts", hidden: true },
+    el("h3", { text: "Keyboard" }),
+    el("dl", { class: "gb-keys" }, ...items),
+  );
+}
+
+/** @param {import("./store.js").Store} store */
+function statusOf(store) {
+  if (!store.live) return "saved trace";
+  if (store.connection === "lost") return "lost";
+  if (store.connection !== "open") return "connecting";
+  if (!store.header) return "loading";
+  if (store.failure) return "failed";
+  return store.headEngine.mode === "running" ? "running" : "paused";
+}
+
+/** @param {unknown} error */
+export function messageOf(error) {
+  return error instanceof Error ? error.message : String(error);
+}
