@@ -155,20 +155,22 @@ def test_a_rate_paces_the_steps(make: Make) -> None:
     engine.run(20)
     list(stream)
     # 4 steps: the first comes at once, so three periods pass before the last.
-    assert 0.14 <= time.monotonic() - began < 1.0
+    assert 0.14 <= time.monotonic() - began < 5.0  # a busy machine is slower, never faster
 
 
 def test_a_slow_rate_stops_between_the_phases(make: Make) -> None:
     engine = make()
     engine.submit("hello", GREEDY)
+    began = time.monotonic()
     engine.run(2)  # a phase every 71 ms
-    seen = set()
-    deadline = time.monotonic() + 0.6
-    while time.monotonic() < deadline:
+    seen: set[Phase] = set()
+
+    def look() -> bool:
         seen.add(engine.status.next_phase)
-        time.sleep(0.01)
-    assert len(seen) >= 6
-    assert engine.pause().step <= 2
+        return len(seen) >= 6
+
+    wait_until(look)
+    assert time.monotonic() - began >= 0.28  # five phases, the first of them at once
 
 
 def test_pausing_and_running_again_makes_no_second_loop(make: Make) -> None:
