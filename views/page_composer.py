@@ -78,7 +78,8 @@ def _options(fields: page_state.Fields) -> None:
 def _requests_label() -> str:
     draft = page_state.draft()
     number = count(draft.text, draft.split, draft.copies)
-    return "1 request" if number == 1 else f"{number} requests"
+    what = "1 request" if number == 1 else f"{number} requests"
+    return f"{what}, shared beginning" if draft.system.strip() else what
 
 
 def _sampling_fields(fields: page_state.Fields) -> None:
@@ -161,7 +162,13 @@ def _send(llm: AsyncLLM | None) -> None:
         page_state.say("error", _sentence(str(error)))
         return
     what = "1 request" if len(submissions) == 1 else f"{len(submissions)} requests"
-    page_state.say("sent", f"{what} sent. {_NEXT[llm.mode]}")
+    page_state.say("sent", f"{what} sent. {_what_to_watch() or _NEXT[llm.mode]}")
+
+
+def _what_to_watch() -> str:
+    """Return a preset's sentence where what was sent is still the preset's text."""
+    preset = preset_by_id(page_state.chosen_preset() or "")
+    return preset.watch if preset and page_state.draft().text == preset.text else ""
 
 
 def _check(llm: AsyncLLM, submissions: list[Submission]) -> None:
@@ -198,12 +205,11 @@ def _suggest(llm: AsyncLLM) -> None:
         return
     wanted = ", ".join(f"{name} {value}" for name, value in missing.items())
     st.button(
-        f"Set {wanted}",
+        f"Reset with {wanted}",
         key="gb-apply",
         icon=":material/restart_alt:",
         on_click=_apply,
         args=(llm, missing),
-        help="Resets the engine with these settings; requests and trace start anew.",
     )
 
 

@@ -9,6 +9,7 @@ import streamlit as st
 from engine.async_llm import AsyncLLM, EngineError
 from engine.config import ConfigError
 from engine.sessions import ModelNotReady, ModelStatus, registry
+from views import page_state
 from views.page_guard import guarded
 
 _EVERY_SECONDS = 0.5
@@ -50,19 +51,26 @@ def model_status(found: Found, key: str | None) -> None:
     """Show what keeps the engine from being there; nothing where it is."""
     if found.trouble:
         st.error(found.trouble)
-    elif found.loading:
-        _progress()
-    elif found.llm is not None:
+    elif found.llm is None:
+        _wait(found.loading, key)
+    else:
         _about_engine(found.llm, key)
 
 
 @st.fragment(run_every=_EVERY_SECONDS)
-def _progress() -> None:
+def _wait(loading: bool, key: str | None) -> None:
+    """Look again every half a second, and draw the page anew once there is more to show.
+
+    Also for the key: one that the browser tells while the page is being drawn anew can get lost,
+    but every run of a fragment brings what the browser knows.
+    """
     status = registry().model_status()
-    if status.stage in ("ready", "failed"):
+    over = status.stage in ("ready", "failed")
+    if (loading and over) or page_state.session_key() != key:
         st.rerun()
-    fraction = min(1.0, status.done / status.total) if status.total else 0.0
-    st.progress(fraction, text=f"{_sentence(status.message)} The map can be read meanwhile.")
+    if not over:
+        fraction = min(1.0, status.done / status.total) if status.total else 0.0
+        st.progress(fraction, text=f"{_sentence(status.message)} The map can be read meanwhile.")
 
 
 def _about_engine(llm: AsyncLLM, key: str | None) -> None:

@@ -316,7 +316,7 @@ def test_a_reload_returns_to_the_same_engine_and_place(tab: Tab) -> None:
 def test_a_preset_reaches_fields_that_are_not_open(tab: Tab) -> None:
     tab.page.get_by_role("button", name="Memory pressure").click()
     tab.has(".gb-note", "Memory pressure")
-    tab.page.get_by_role("button", name="Set num_gpu_blocks 14, max_num_seqs 4").click()
+    tab.page.get_by_role("button", name="Reset with num_gpu_blocks 14, max_num_seqs 4").click()
     tab.has(".gb-map", "13 free")
     tab.page.get_by_role("button", name="Sampling").click()
     assert tab.page.get_by_label("max_tokens: tokens to generate").input_value() == "64"

@@ -130,6 +130,7 @@ def test_a_preset_fills_the_composer_and_one_click_sets_the_engine(
     assert not any(button.key == "gb-apply" for button in page.button)
     click(page, "gb-send")
     assert server.llm.num_unfinished == len(preset.prompts)
+    assert f"{len(preset.prompts)} requests sent." in words(page)
 
 
 def test_settings_are_applied_by_a_reset(server: Server) -> None:
