@@ -100,13 +100,13 @@ export class Head {
       this.resetButton,
       this.helpButton,
     ];
-    const corner = el(
+    this.corner = el(
       "div",
       { class: "gb-corner" },
       el("div", { class: "gb-tools" }, ...tools),
       this.help,
     );
-    root.append(this.tabs, corner);
+    root.append(this.tabs, this.corner);
   }
 
   update() {

@@ -8,6 +8,8 @@ import { count, plural } from "./format.js";
 import { STEP_PHASES } from "./trace_file.js";
 
 const SPEEDS = ["0.5", "1", "2", "4", "8", "16", "free"];
+/** Between two ticks of the scrubber, in pixels. */
+const LEAST_TICK = 9;
 const SPEED_KEY = "glassbox.speed";
 
 const ICONS = {
@@ -375,8 +377,10 @@ export class Transport {
     const command = style.getPropertyValue("--gb-accent");
     const thumb = 7;
     const room = (width - 2 * thumb) / (store.head + 1);
+    const every = tickStride(store.steps.length, width);
     let before = -10;
     for (const entry of store.steps) {
+      if (!entry.command && entry.step % every) continue;
       const x = thumb + (entry.first + 1) * room;
       if (x - before < 3) continue;
       before = x;
@@ -416,6 +420,13 @@ export class Transport {
     if (store.failure) return { kind: "error", text: "The engine failed: reset it to go on." };
     return engineHint(store);
   }
+}
+
+/** @param {number} steps @param {number} width @returns {number} a tick every so many steps */
+function tickStride(steps, width) {
+  let stride = 1;
+  for (let i = 0; (steps / stride) * LEAST_TICK > width; i += 1) stride *= i % 3 === 1 ? 2.5 : 2;
+  return stride;
 }
 
 /** @param {import("./store.js").Store} store */

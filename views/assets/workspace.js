@@ -79,8 +79,7 @@ class Workspace {
       el(
         "div",
         { class: "gb-grid" },
-        head,
-        this.banners,
+        el("div", { class: "gb-top" }, head, this.banners),
         map,
         inspector,
         transport,
@@ -88,6 +87,9 @@ class Workspace {
       ),
     );
     this.head = new Head(head, this.store);
+    this.root.addEventListener("pointerdown", (event) => {
+      if (!event.composedPath().includes(this.head.corner)) this.head.toggleHelp(false);
+    });
     this.map = new ArchitectureMap(map, this.store);
     this.inspector = new Inspector(inspector, this.store);
     this.transport = new Transport(transport, this.store);
