@@ -88,7 +88,8 @@ export class ArchitectureMap {
     this.stage = /** @type {SVGSVGElement} */ (svg("svg", { class: "gb-stage", role: "group" }));
     this.scroll = el("div", { class: "gb-map-scroll" }, this.stage);
     this.foot = el("div", { class: "gb-map-foot" });
-    root.append(this.scroll, this.foot, this.zoomButtons());
+    this.zoomer = this.zoomButtons();
+    root.append(this.scroll, this.foot);
     this.resize = new ResizeObserver(() => {
       this.fitText();
       store.changed();
@@ -231,19 +232,21 @@ export class ArchitectureMap {
     const types = new Set(page.components.map((item) => item.type));
     const kinds = new Set(page.boundaries.map((item) => item.kind));
     const entries = [...types, ...kinds].map((kind) => legendEntry(kind));
-    entries.push(legendEntry("event"));
+    const live = page.components.some((item) => item.live);
+    if (live) entries.push(legendEntry("event"));
     this.foot.replaceChildren();
     if (page.meta?.subtitle) {
       this.foot.append(el("p", { class: "gb-subtitle", text: page.meta.subtitle }));
     }
-    if (page.components.every((item) => !item.live)) {
+    if (!live) {
       this.foot.append(
         el("p", {
           text: "No part of this document has a counterpart in the engine: the map is static.",
         }),
       );
     }
-    this.foot.append(el("ul", { class: "gb-legend", "aria-label": "Legend" }, ...entries));
+    const legend = el("ul", { class: "gb-legend", "aria-label": "Legend" }, ...entries);
+    this.foot.append(el("div", { class: "gb-map-bar" }, legend, this.zoomer));
   }
 
   // -- text that fits -----------------------------------------------------------------------------

@@ -353,7 +353,7 @@ export class Transport {
 
   /** @param {any} at @param {number|undefined} last */
   whereWords(at, last) {
-    if (!at) return this.store.head < 0 ? "no log yet" : "start";
+    if (!at) return this.store.head < 0 ? "no step yet" : "start";
     if (at.entry.command) return last === undefined ? "before step 0" : `between steps / ${last}`;
     return `step ${at.entry.step} / ${last}`;
   }
