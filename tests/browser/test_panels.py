@@ -1,0 +1,882 @@
+"""The three view panels: true to the log, event by event, and usable without a mouse or eyes.
+
+Each panel keeps what it shows apart from how it draws it (`model(store)`), so most of this compares
+data: with the engine's own state, with the events, and with a trace in which one event is missing.
+"""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+import pytest
+
+from engine.config import EngineConfig, SamplingParams
+from engine.conformance import Conformance, load_workload
+from engine.core import EngineCore
+from engine.events import FACTS_BY_TYPE, REASONS_BY_CODE, Event, Patch, StepDispatched
+from engine.model_loader import LoadedModel
+from engine.model_runner import ModelRunner
+from engine.output_processor import OutputProcessor
+from engine.request import Request
+from engine.trace import SCHEMA_VERSION, Trace, TraceHeader, fold, merge_patch
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+ROOT = Path(__file__).parents[2]
+WORKLOADS = ROOT / "tests" / "conformance" / "workloads"
+PANELS = ("lifecycle", "blocks", "graph")
+Json = dict[str, Any]
+
+
+# --- traces ------------------------------------------------------------------------------------
+
+
+@cache
+def workload_trace(name: str) -> Trace:
+    """What the engine logs of a recorded workload; no model runs."""
+    workload, _ = load_workload(WORKLOADS / f"{name}.json")
+    conformance = Conformance(workload)
+    for _ in conformance.steps():
+        pass
+    return conformance.trace
+
+
+def text_of(trace: Trace) -> str:
+    return "\n".join(trace.lines())
+
+
+def model_trace(model: LoadedModel, **settings: Any) -> Trace:
+    """Three requests on a real model: a shared prefix, a chunked prompt, decodes together."""
+    defaults = {"num_gpu_blocks": 24, "max_num_batched_tokens": 48, "max_num_seqs": 3}
+    config = EngineConfig(**{**defaults, **settings}).resolve(model.max_model_len)
+    shape = {
+        "num_layers": model.num_layers,
+        "num_attention_heads": model.num_attention_heads,
+        "num_kv_heads": model.num_kv_heads,
+        "head_dim": model.head_dim,
+        "device": "cpu",
+    }
+    header = TraceHeader(
+        schema_version=SCHEMA_VERSION,
+        trace_id="tiny",
+        config=config.model_dump(mode="json"),
+        model=shape,
+        document="",
+        versions={},
+        started_at=0.0,
+        state={},
+    )
+    trace = Trace(header)
+    outputs = OutputProcessor(model.tokenizer, trace)
+    core = EngineCore(config, ModelRunner(model, config, trace), trace, outputs)
+    shared = "A block holds sixteen tokens, and"
+    for number, text in enumerate((f"{shared} no more.", f"{shared} then?", "<b>bold</b> " * 5)):
+        ids = list(model.tokenizer(text)["input_ids"])
+        params = SamplingParams(max_tokens=5, temperature=0.0, ignore_eos=True)
+        request = Request(f"r{number}", ids, params, model.eos_token_ids)
+        outputs.add_request(request, text, "page")
+        core.add_request(request, "page")
+        core.step()
+    while core.has_work():
+        core.step()
+    return trace
+
+
+def all_events(trace: Trace) -> list[Any]:
+    """The events, in order, their facts of whatever type."""
+    return [record for record in trace.records if isinstance(record, Event)]
+
+
+def events_of(trace: Trace, kind: str) -> list[Any]:
+    """The events of one type, in order."""
+    return [event for event in all_events(trace) if type(event.facts) is FACTS_BY_TYPE[kind]]
+
+
+def last_of_step(trace: Trace, step: int) -> int:
+    """The last record of a step, commands aside."""
+    return max(
+        i for i, r in enumerate(trace.records) if r.step == step and r.phase.value != "command"
+    )
+
+
+# --- the page ----------------------------------------------------------------------------------
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    """Serves the repository's files and says nothing."""
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def harness_url() -> Iterator[str]:
+    handler = partial(QuietHandler, directory=str(ROOT))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/tests/browser/panels_harness.html"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def open_page(browser: Browser, harness_url: str) -> Iterator[Callable[..., Page]]:
+    """Opens the harness; any error of the page fails the test that caused it."""
+    pages: list[Page] = []
+    errors: list[str] = []
+
+    def open_one(theme: str = "light", width: int = 1300) -> Page:
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(f"{harness_url}?theme={theme}")
+        page.wait_for_function("window.harness")
+        pages.append(page)
+        return page
+
+    yield open_one
+    for page in pages:
+        page.close()
+    assert errors == []
+
+
+@pytest.fixture(scope="module")
+def shared_page(open_page: Callable[..., Page]) -> Page:
+    return open_page()
+
+
+@pytest.fixture
+def page(shared_page: Page) -> Iterator[Page]:
+    """One page for all tests, with any error of the page failing the test in which it came."""
+    errors: list[str] = []
+    shared_page.on("pageerror", lambda error: errors.append(str(error)))
+    yield shared_page
+    assert errors == []
+
+
+def show(page: Page, panel: str, trace: Trace | str, cursor: int = -1) -> None:
+    text = trace if isinstance(trace, str) else text_of(trace)
+    page.evaluate("([name, text, at]) => harness.show(name, text, at)", [panel, text, cursor])
+
+
+def models(page: Page, trace: Trace | str, cursor: int) -> Json:
+    """The data of all panels with the cursor at a record."""
+    text = trace if isinstance(trace, str) else text_of(trace)
+    result: Json = page.evaluate(
+        "([text, at]) => { harness.open(text).seek(at); return harness.models(); }", [text, cursor]
+    )
+    return result
+
+
+# --- words -------------------------------------------------------------------------------------
+
+
+def filled(cls: type[Any]) -> Json:
+    """Facts or a reason with a number of its own in each field."""
+    values: Json = {}
+    for number, (name, kind) in enumerate(get_type_hints(cls).items()):
+        if kind is int or kind is float:
+            values[name] = 31 + 7 * number
+        elif kind is bool:
+            values[name] = True
+        elif kind is str:
+            values[name] = f"x{number}"
+        elif kind is type(None):
+            continue
+        else:
+            item = kind.__args__[0]
+            values[name] = [f"y{number}", f"z{number}"] if item is str else [number + 3, number + 9]
+    return {name: value for name, value in values.items() if name in cls._fields}
+
+
+def test_every_reason_has_a_phrase_with_its_numbers(page: Page) -> None:
+    codes = page.evaluate("Object.keys(harness.sentences.REASON_PHRASES)")
+    assert set(codes) == set(REASONS_BY_CODE)
+    for code, cls in REASONS_BY_CODE.items():
+        numbers = filled(cls)
+        reason = {"code": code, **numbers}
+        text = page.evaluate("reason => harness.sentences.reasonPhrase(reason)", reason)
+        assert "undefined" not in text and "NaN" not in text, text
+        assert code not in text and len(text) > 10, text
+        for name, value in numbers.items():
+            assert str(value) in text, f"{code} does not tell its {name}: {text}"
+
+
+def test_every_event_has_a_phrase_and_tells_its_reason(page: Page) -> None:
+    types = page.evaluate("Object.keys(harness.sentences.EVENT_PHRASES)")
+    assert set(types) == set(FACTS_BY_TYPE)
+    for kind, cls in FACTS_BY_TYPE.items():
+        event: Json = {"type": kind, "facts": filled(cls)}
+        text = page.evaluate("event => harness.sentences.eventPhrase(event)", event)
+        assert not any(word in text for word in ("undefined", "NaN", "[object", "null")), text
+        assert "_" not in text and len(text) > 10, text
+        if "request" in cls._fields:
+            assert event["facts"]["request"] in text, text
+
+
+def reasons_by_type() -> dict[str, set[str]]:
+    """Which events come with a reason, as the recorded workloads have it."""
+    found: dict[str, set[str]] = {}
+    for path in sorted(WORKLOADS.glob("*.json")):
+        for item in all_events(workload_trace(path.stem)):
+            if item.reason is not None:
+                kind = next(k for k, cls in FACTS_BY_TYPE.items() if cls is type(item.facts))
+                found.setdefault(kind, set()).add(type(item.reason).__name__)
+    return found
+
+
+def test_an_event_that_comes_with_a_reason_says_it(page: Page) -> None:
+    for kind in reasons_by_type():
+        reason = {"code": "seats_full", "running": 61, "max_num_seqs": 67}
+        facts = filled(FACTS_BY_TYPE[kind])
+        event = {"type": kind, "facts": facts, "reason": reason}
+        text = page.evaluate("event => harness.sentences.eventPhrase(event)", event)
+        assert "61 of 67 seats" in text, f"{kind} keeps its reason to itself: {text}"
+
+
+def test_sentences_name_who_got_what_and_who_waits(page: Page) -> None:
+    trace = workload_trace("09-preempt-recompute")
+    step = events_of(trace, "request_preempted")[0].step
+    data = models(page, trace, last_of_step(trace, step))
+    text = "".join(part["text"] for part in data["lifecycle"]["sentence"])
+    assert text.startswith(f"Step {step} gave 2 of 32 tokens: decodes of r0 and r1")
+    assert "r2 is preempted for r0 (the last of 3 running)" in text
+    blocks = "".join(part["text"] for part in data["blocks"]["sentence"])
+    assert "found no room for r0: it needs 1 block and 0 are free" in blocks
+
+
+@pytest.mark.parametrize(
+    "name", ["13-aborts", "20-reset-cache", "22-random-b", "27-priority-victim-in-step"]
+)
+def test_every_moment_of_a_trace_has_three_sentences(page: Page, name: str) -> None:
+    odd = page.evaluate(
+        """([text, views]) => {
+          const store = harness.open(text);
+          const odd = [];
+          for (let i = -1; i <= store.head; i += 1) {
+            store.moveCursor(i);
+            for (const view of views) {
+              const parts = harness.parts.sentenceOf(store, view);
+              const text = parts.map((part) => part.text).join("");
+              const whole = /^[A-Z].*[.”]$/s.test(text);
+              if (!whole || /undefined|NaN|null|\\.\\.|: [;.]|  |; ;/.test(text)) odd.push(text);
+            }
+          }
+          return odd;
+        }""",
+        [text_of(workload_trace(name)), list(VIEWS.values())],
+    )
+    assert odd == []
+
+
+VIEWS = {
+    "lifecycle": "request-lifecycle",
+    "blocks": "block-allocation",
+    "graph": "cuda-acceleration",
+}
+
+
+# --- true to the engine ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["04-mixed-budget", "21-random-a", "27-priority-victim-in-step"])
+def test_timeline_cells_are_the_scheduled_shares(page: Page, name: str) -> None:
+    trace = workload_trace(name)
+    data = models(page, trace, len(trace.records) - 1)["lifecycle"]
+    cells = {
+        (row["id"], cell["step"]): cell["tokens"]
+        for row in data["rows"]
+        for cell in row["cells"]
+        if cell.get("tokens") is not None and cell["kind"] != "taken-back"
+    }
+    wanted: dict[tuple[str, int], int] = {}
+    for record in all_events(trace):
+        if record.phase.value != "schedule":
+            continue
+        kind = type(record.facts).__name__
+        if kind == "RequestScheduled":
+            wanted[record.facts.request, record.step] = record.facts.num_tokens
+        elif kind == "RequestPreempted":
+            wanted.pop((record.facts.request, record.step), None)
+    assert cells == wanted
+    for batch in events_of(trace, "batch_scheduled"):
+        bar = next(item for item in data["steps"] if item["step"] == batch.step)
+        by_kind = {"prefill": 0, "decode": 0}
+        for segment in bar["segments"]:
+            by_kind[segment["kind"]] += segment["tokens"]
+        assert by_kind == {
+            "prefill": batch.facts.prefill_tokens,
+            "decode": batch.facts.decode_tokens,
+        }
+
+
+@pytest.mark.parametrize("name", ["06-prefix-hits", "21-random-a", "29-duplicate-evicted"])
+def test_pool_is_the_engines_state(page: Page, name: str) -> None:
+    trace = workload_trace(name)
+    for cursor in range(7, len(trace.records), 97):
+        state = fold(trace.header.state, trace.records[: cursor + 1])
+        pool = models(page, trace, cursor)["blocks"]["pool"]
+        owners: dict[int, list[str]] = {}
+        fill: dict[int, int] = {}
+        size = trace.header.config["block_size"]
+        for key, request in state["requests"].items():
+            for logical, block in request.get("block_table", {}).items():
+                owners.setdefault(block, []).append(key)
+                held = max(0, min(size, request["num_computed_tokens"] - int(logical) * size))
+                fill[block] = max(fill.get(block, 0), held)
+        used = [int(k) for k, b in state["blocks"].items() if b["ref_cnt"] and k != "0"]
+        assert pool["used"] == len(used)
+        assert pool["free"] == state["queues"]["free"]["length"]
+        assert pool["tokens"] == sum(fill[block] for block in used)
+        for key, block in state["blocks"].items():
+            assert pool["refs"][key] == block["ref_cnt"]
+            assert bool(pool["hashed"][key]) == ("hash" in block)
+            owner = pool["owner"][key]
+            names = owners.get(int(key), [])
+            assert (pool["owners"][owner] in names) if names else owner == -1
+
+
+@pytest.mark.parametrize("budget", [24, 200, 4000])
+def test_bars_are_as_high_as_their_share_of_the_budget(page: Page, budget: int) -> None:
+    """However many requests share a bar, and however thin their parts are."""
+    header, *lines = text_of(workload_trace("21-random-a")).splitlines()
+    changed = json.loads(header)
+    changed["config"]["max_num_batched_tokens"] = budget
+    show(page, "lifecycle", "\n".join([json.dumps(changed), *lines]))
+    bars = page.evaluate(
+        """() => {
+          const { timeline } = harness.panelOf();
+          const { top, height } = harness.modules.lifecycle.BARS;
+          const { context, ratio } = timeline.bars;
+          const { model } = timeline;
+          return model.steps.filter((bar) => bar.step < model.step).map((bar) => {
+            const x = Math.floor((timeline.x(bar.step) + timeline.column / 2) * ratio);
+            const { data } = context.getImageData(x, (top + 2) * ratio, 1, (height - 2) * ratio);
+            let high = 0;
+            for (let k = 3; k < data.length; k += 4) high += data[k] / 255;
+            const given = bar.segments.reduce((sum, segment) => sum + segment.tokens, 0);
+            return { step: bar.step, wanted: (given / model.budget) * height, high: high / ratio };
+          });
+        }"""
+    )
+    assert len(bars) > 5
+    for bar in bars:
+        # Two pixels at the top are the budget line's; each part leaves a hair's breadth above it.
+        assert bar["wanted"] - 2 - 6 <= bar["high"] <= bar["wanted"] + 1, bar
+
+
+def test_waste_is_the_formula_of_claim_2(page: Page) -> None:
+    trace = workload_trace("04-mixed-budget")
+    cursor = last_of_step(trace, 5)
+    data = models(page, trace, cursor)["blocks"]
+    waste, size = data["waste"], trace.header.config["block_size"]
+    assert waste["blocks"] > 0
+    room = waste["blocks"] * size
+    assert waste["share"] == pytest.approx((room - waste["tokens"]) / room)
+    show(page, "blocks", trace, cursor)
+    shown = page.locator(".gbp-waste .gb-truth").first
+    assert f"({waste['blocks']} × {size} − {waste['tokens']})" in (shown.text_content() or "")
+    assert shown.get_attribute("data-truth") == "derived"
+
+
+def test_free_queue_is_in_the_engines_order(page: Page) -> None:
+    trace = workload_trace("08-eviction-order")
+    cursor = len(trace.records) - 1
+    state = trace.state()
+    order, block = [], state["queues"]["free"].get("head")
+    while block is not None:
+        order.append(block)
+        block = state["blocks"][str(block)].get("next")
+    queue = models(page, trace, cursor)["blocks"]["queue"]
+    assert [item["block"] for item in queue["first"]] == order[:40]
+    assert queue["length"] == len(order)
+
+
+def test_graph_panel_shows_what_the_model_did(page: Page, tiny_model: LoadedModel) -> None:
+    trace = model_trace(tiny_model)
+    dispatch = events_of(trace, "step_dispatched")[1]
+    cursor = last_of_step(trace, dispatch.step)
+    events = {
+        type(event.facts).__name__: event
+        for event in all_events(trace)
+        if event.step == dispatch.step
+    }
+    data = models(page, trace, cursor)["graph"]
+    assert isinstance(dispatch.facts, StepDispatched)
+    assert data["dispatch"]["mode"] == dispatch.facts.mode
+    assert data["dispatch"]["tokens"] == dispatch.facts.num_tokens
+    prepared = events["InputsPrepared"].facts
+    assert data["batch"]["slots"] == list(prepared.slot_mapping)
+    assert [r["id"] for r in data["batch"]["requests"]] == list(prepared.requests)
+    times = events["ModulesTimed"].facts
+    assert [item["us"] for item in data["modules"]] == pytest.approx(times.durations_us, abs=0.1)
+    read = [item.facts for item in events_of(trace, "pages_read") if item.step == dispatch.step]
+    assert [(p["request"], p["pages"]) for p in data["pages"]["all"]] == [
+        (facts.request, len(facts.blocks)) for facts in read
+    ]
+    assert data["heads"]["group"] == 2
+    text = "".join(part["text"] for part in data["sentence"])
+    assert "ran eagerly" in text and "measured on the CPU" in text and "(derived)" in text
+    show(page, "graph", trace, cursor)
+    assert page.locator(".gbp-tag").text_content() == "derived from the block table"
+    assert "not built in this engine yet" in page.locator(".gbp-dispatch").inner_text()
+
+
+def test_text_is_shown_as_it_came_and_never_as_markup(page: Page, tiny_model: LoadedModel) -> None:
+    trace = model_trace(tiny_model)
+    show(page, "lifecycle", trace)
+    state = trace.state()["requests"]
+    for key, request in state.items():
+        card = page.locator(".gbp-card", has=page.locator(".gbp-id", has_text=key))
+        spans = card.locator(".gbp-prompt .gbp-tok")
+        assert spans.count() == request["num_prompt_tokens"]
+        shown = "".join(spans.all_text_contents()).replace("\u200b", "")
+        assert shown == "".join(request["prompt_pieces"])
+        assert card.locator(".gbp-output .gbp-tok").count() == len(request["output_token_ids"])
+    assert page.locator(".gbp-text b").count() == 0
+    hit = events_of(trace, "blocks_hit")[0].facts.request
+    marked = page.locator(".gbp-card", has=page.locator(".gbp-id", has_text=hit)).locator(".is-hit")
+    assert marked.count() == state[hit]["hit_tokens"] > 0
+
+
+def test_times_are_measured_and_say_when_they_hold_pauses(
+    page: Page, tiny_model: LoadedModel
+) -> None:
+    trace = model_trace(tiny_model)
+    submitted = events_of(trace, "request_submitted")[0]
+    first = next(e for e in events_of(trace, "token_appended") if e.facts.request == "r0")
+    timing = next(
+        s["timing"]
+        for s in models(page, trace, len(trace.records) - 1)["lifecycle"]["streams"]
+        if s["id"] == "r0"
+    )
+    assert timing["ttft"]["us"] == first.t_us - submitted.t_us
+    assert timing["ttft"]["paused"] is True  # this engine was stepped, never run
+    inside = sum(
+        r.duration_us or 0.0
+        for r in trace.records[submitted.seq : first.seq]
+        if isinstance(r, Patch) and r.phase.value != "command"
+    )
+    assert timing["ttft"]["engineUs"] >= inside * 0.99
+    assert timing["ttft"]["engineUs"] <= timing["ttft"]["us"] * 1.01
+
+
+# --- one event away: one thing changes ---------------------------------------------------------
+
+
+def without(trace: Trace, seq: int) -> str:
+    """The trace's text with one event taken out and the rest numbered on."""
+    header, *lines = text_of(trace).splitlines()
+    records = [json.loads(line) for line in lines]
+    records = [record for record in records if record["seq"] != seq]
+    for number, record in enumerate(records):
+        record["seq"] = number
+    return "\n".join([header, *map(json.dumps, records)])
+
+
+def renumbered(data: Any, seq: int) -> Any:
+    """The data of the shortened trace with the sequence numbers of the whole one."""
+    if isinstance(data, list):
+        return [renumbered(item, seq) for item in data]
+    if not isinstance(data, dict):
+        return data
+    result = {}
+    for key, value in data.items():
+        if key in ("seq", "i") and isinstance(value, int):
+            value = value + 1 if value >= seq else value
+        elif key == "seqs":
+            value = [item + 1 if item >= seq else item for item in value]
+        else:
+            value = renumbered(value, seq)
+        result[key] = value
+    return result
+
+
+def said(part: Json) -> str:
+    """A part's words without what joins it to the part before."""
+    text: str = part["text"]
+    for joint in ("; ", ", ", " and ", " "):
+        text = text.removeprefix(joint)
+    return text
+
+
+def sentence_change(before: list[Json], after: list[Json], seq: int) -> tuple[set[str], set[str]]:
+    """What was said of other events and is not any more, and what is said newly."""
+    others = {said(part) for part in before if part["seqs"] and seq not in part["seqs"]}
+    now = {said(part) for part in after if part["seqs"]}
+    return others - now, now - others
+
+
+def cells_of(data: Json) -> dict[tuple[str, int], Json]:
+    return {
+        (row["id"], cell["step"]): cell
+        for row in data["lifecycle"]["rows"]
+        for cell in row["cells"]
+    }
+
+
+def both(page: Page, trace: Trace, event: Event, cursor: int | None = None) -> tuple[Json, Json]:
+    at = last_of_step(trace, event.step) if cursor is None else cursor
+    before = models(page, trace, at)
+    after = renumbered(models(page, without(trace, event.seq), at - 1), event.seq)
+    return before, after
+
+
+def test_deleting_a_share_changes_its_cell_and_its_clause(page: Page) -> None:
+    trace = workload_trace("04-mixed-budget")
+    for event in events_of(trace, "request_scheduled")[3::9]:
+        before, after = both(page, trace, event)
+        facts = event.facts
+        old, new = cells_of(before), cells_of(after)
+        changed = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
+        assert changed == {(facts.request, event.step)}, facts
+        bars = zip(before["lifecycle"]["steps"], after["lifecycle"]["steps"], strict=True)
+        assert [a["step"] for a, b in bars if a != b] == [event.step]
+        lost, gained = sentence_change(
+            before["lifecycle"]["sentence"], after["lifecycle"]["sentence"], event.seq
+        )
+        assert not lost and len(gained) <= 1
+        assert before["lifecycle"]["sentence"] != after["lifecycle"]["sentence"]
+        assert before["blocks"] == after["blocks"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "touched", "name"),
+    [
+        ("blocks_allocated", "allocated", "06-prefix-hits"),
+        ("blocks_hit", "hit", "06-prefix-hits"),
+        ("blocks_cached", "cached", "06-prefix-hits"),
+        ("blocks_freed", "freed", "06-prefix-hits"),
+        ("block_evicted", "evicted", "08-eviction-order"),
+    ],
+)
+def test_deleting_a_block_event_changes_its_outlines_and_its_clause(
+    page: Page, kind: str, touched: str, name: str
+) -> None:
+    trace = workload_trace(name)
+    for event in events_of(trace, kind)[:3]:
+        before, after = both(page, trace, event)
+        blocks = list(getattr(event.facts, "blocks", ()) or (event.facts.block,))
+        for what in before["blocks"]["touched"]:
+            old, new = before["blocks"]["touched"][what], after["blocks"]["touched"][what]
+            if what != touched:
+                assert old == new
+                continue
+            rest = list(new)
+            for block in blocks:
+                assert old.count(block) == rest.count(block) + 1
+                rest.append(block)
+        assert before["blocks"]["pool"] == after["blocks"]["pool"]
+        lost, gained = sentence_change(
+            before["blocks"]["sentence"], after["blocks"]["sentence"], event.seq
+        )
+        assert len(lost) <= 1 and len(gained) <= 1  # "evicted ..." names all of a step at once
+        assert before["blocks"]["sentence"] != after["blocks"]["sentence"]
+        assert cells_of(before) == cells_of(after)
+
+
+@pytest.mark.parametrize("kind", ["admission_stopped", "request_preempted", "request_finished"])
+def test_deleting_a_decision_changes_its_mark_and_its_clause(page: Page, kind: str) -> None:
+    trace = workload_trace("09-preempt-recompute")
+    event = events_of(trace, kind)[0]
+    before, after = both(page, trace, event)
+    old, new = cells_of(before), cells_of(after)
+    request = event.facts.request
+    changed = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
+    assert (request, event.step) in changed
+    assert {key for key, _ in changed} == {request}
+    if kind == "admission_stopped":
+        assert changed == {(request, event.step)}
+    lost, gained = sentence_change(
+        before["lifecycle"]["sentence"], after["lifecycle"]["sentence"], event.seq
+    )
+    assert not lost and not gained
+    assert before["lifecycle"]["sentence"] != after["lifecycle"]["sentence"]
+    assert before["blocks"]["touched"] == after["blocks"]["touched"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        ("step_dispatched", "dispatch"),
+        ("modules_timed", "modules"),
+        ("inputs_prepared", "batch"),
+        ("pages_read", "pages"),
+    ],
+)
+def test_deleting_an_event_of_the_runner_changes_its_card(
+    page: Page, tiny_model: LoadedModel, kind: str, field: str
+) -> None:
+    trace = model_trace(tiny_model)
+    event = events_of(trace, kind)[2]
+    before, after = both(page, trace, event)
+    changed = {key for key in before["graph"] if before["graph"][key] != after["graph"][key]}
+    allowed = {field, "sentence"} | ({"history"} if kind == "step_dispatched" else set())
+    assert field in changed and changed <= allowed, changed
+    assert before["blocks"] == after["blocks"]
+    assert before["lifecycle"] == after["lifecycle"]
+
+
+def test_swapping_two_shares_swaps_them_and_nothing_else(page: Page) -> None:
+    trace = workload_trace("04-mixed-budget")
+    shares = events_of(trace, "request_scheduled")
+    first, second = next((a, b) for a, b in pairwise(shares) if b.seq == a.seq + 1)
+    header, *lines = text_of(trace).splitlines()
+    records = [json.loads(line) for line in lines]
+    a, b = records[first.seq], records[second.seq]
+    records[first.seq], records[second.seq] = {**b, "seq": first.seq}, {**a, "seq": second.seq}
+    swapped = "\n".join([header, *map(json.dumps, records)])
+    cursor = last_of_step(trace, first.step)
+    before, after = models(page, trace, cursor), models(page, swapped, cursor)
+    old = next(s for s in before["lifecycle"]["steps"] if s["step"] == first.step)["segments"]
+    new = next(s for s in after["lifecycle"]["steps"] if s["step"] == first.step)["segments"]
+    assert old != new and sorted(map(json.dumps, old)) == sorted(map(json.dumps, new))
+    differing = {
+        key
+        for key, cell in cells_of(before).items()
+        if {**cell, "seq": 0} != {**cells_of(after)[key], "seq": 0}
+    }
+    assert differing == set()
+    assert before["blocks"] == after["blocks"]
+
+
+def test_the_cursor_decides_what_is_future(page: Page) -> None:
+    trace = workload_trace("09-preempt-recompute")
+    cursor = last_of_step(trace, 4)
+    for (_, step), cell in cells_of(models(page, trace, cursor)).items():
+        assert cell["future"] == (step > 4)
+    event = events_of(trace, "request_scheduled")[4]
+    cells = cells_of(models(page, trace, event.seq - 1))
+    assert cells[event.facts.request, event.step]["future"]
+    cells = cells_of(models(page, trace, event.seq))
+    assert not cells[event.facts.request, event.step]["future"]
+
+
+# --- hands and eyes ----------------------------------------------------------------------------
+
+
+def click_cell(page: Page, request: str, step: int) -> None:
+    """Click the middle of a timeline cell, where the panel itself says it is."""
+    box = page.locator("canvas.gbp-rows").bounding_box()
+    assert box is not None
+    where = page.evaluate(
+        """([request, step]) => {
+          const { timeline } = harness.panelOf();
+          const row = timeline.model.rows.findIndex((item) => item.id === request);
+          return [timeline.x(step) + timeline.column / 2, row * 24 + 14];
+        }""",
+        [request, step],
+    )
+    page.mouse.click(box["x"] + where[0], box["y"] + where[1])
+    page.evaluate("harness.settle()")
+
+
+def test_a_click_on_a_cell_selects_its_request_and_goes_to_its_step(page: Page) -> None:
+    trace = workload_trace("09-preempt-recompute")
+    show(page, "lifecycle", trace)
+    click_cell(page, "r1", 3)
+    assert page.evaluate("harness.store.selection.request") == "r1"
+    assert page.evaluate("harness.store.cursor") == last_of_step(trace, 3)
+    page.mouse.move(5, 5)
+
+
+def test_arrow_keys_move_through_steps_and_requests(page: Page) -> None:
+    trace = workload_trace("09-preempt-recompute")
+    show(page, "lifecycle", trace, last_of_step(trace, 5))
+    page.locator("canvas.gbp-rows").focus()
+    page.keyboard.press("ArrowLeft")
+    page.evaluate("harness.settle()")
+    assert page.evaluate("harness.store.cursor") == last_of_step(trace, 4)
+    page.keyboard.press("ArrowDown")
+    page.evaluate("harness.settle()")
+    assert page.evaluate("harness.store.selection.request") == "r0"
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("harness.store.selection.request") == "r1"
+
+
+def test_a_block_is_chosen_by_key_and_told_in_words(page: Page) -> None:
+    trace = workload_trace("06-prefix-hits")
+    show(page, "blocks", trace, last_of_step(trace, 0))
+    page.locator("canvas.gbp-pool").focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    page.evaluate("harness.settle()")
+    assert page.evaluate("harness.store.selection.block") == 2
+    detail = page.locator(".gbp-detail").inner_text()
+    state = fold(trace.header.state, trace.records[: last_of_step(trace, 0) + 1])
+    assert "Block 2" in detail and state["blocks"]["2"]["hash"] in detail
+    assert "cold L1" in detail
+    page.locator(".gbp-detail .gbp-link").click()
+    record: Any = trace.records[page.evaluate("harness.store.cursor")]
+    assert 2 in record.facts.blocks
+
+
+def test_a_part_of_the_sentence_leads_to_its_event(page: Page) -> None:
+    trace = workload_trace("09-preempt-recompute")
+    event = events_of(trace, "request_preempted")[0]
+    show(page, "lifecycle", trace, last_of_step(trace, event.step))
+    page.locator(f'.gbp-said[data-seqs="{event.seq}"]').click()
+    assert page.evaluate("harness.store.cursor") == event.seq
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_numbers_say_where_they_come_from(page: Page, tiny_model: LoadedModel, panel: str) -> None:
+    show(page, panel, model_trace(tiny_model), 150)
+    labels = page.locator(".gbp .gb-truth")
+    assert labels.count() >= 4
+    for kind, title in labels.evaluate_all("all => all.map((e) => [e.dataset.truth, e.title])"):
+        assert kind in ("measured", "derived", "illustrative")
+        assert title.startswith(f"{kind}: ") and len(title) > 15, title
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_canvases_have_names_and_a_table_for_those_who_do_not_see_them(
+    page: Page, panel: str
+) -> None:
+    show(page, panel, workload_trace("04-mixed-budget"), 120)
+    page.wait_for_function("() => harness.box.querySelectorAll('.gb-sr tbody tr').length > 0")
+    for canvas in page.locator(".gbp canvas:not([role=presentation])").all():
+        assert canvas.get_attribute("role") == "img"
+        assert len(canvas.get_attribute("aria-label") or "") > 3
+    rows = page.locator(".gb-sr tbody tr")
+    assert 0 < rows.count() <= 60
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_request_colours_are_legible(open_page: Callable[..., Page], theme: str) -> None:
+    page = open_page(theme)
+    colours = page.evaluate(
+        """theme => {
+          const { requestColour, onRequestColour } = harness.format;
+          const style = getComputedStyle(harness.box);
+          const probe = document.createElement("i");
+          harness.box.append(probe);
+          const rgb = (colour) => {
+            probe.style.color = colour;
+            return getComputedStyle(probe).color.match(/[\\d.]+/g).slice(0, 3).map(Number);
+          };
+          return {
+            hues: Array.from({ length: 10 }, (_, i) => rgb(requestColour(i, theme))),
+            on: rgb(onRequestColour(theme)),
+            panels: ["--gb-panel", "--gb-panel-2"].map((name) => rgb(style.getPropertyValue(name))),
+          };
+        }""",
+        theme,
+    )
+    assert len({tuple(hue) for hue in colours["hues"]}) == 10
+    for hue in colours["hues"]:
+        for under in [*colours["panels"], colours["on"]]:
+            assert contrast(hue, under) >= 4.5, (theme, hue, under)
+
+
+def contrast(one: list[float], other: list[float]) -> float:
+    def luminance(rgb: list[float]) -> float:
+        parts = [c / 255 for c in rgb]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+@pytest.mark.parametrize("width", [370, 1240])
+@pytest.mark.parametrize("panel", PANELS)
+def test_nothing_runs_out_of_the_panel(
+    open_page: Callable[..., Page], tiny_model: LoadedModel, panel: str, width: int
+) -> None:
+    page = open_page("dark", width)
+    show(page, panel, model_trace(tiny_model), 150)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_an_update_without_a_change_draws_nothing(page: Page, panel: str) -> None:
+    show(page, panel, workload_trace("21-random-a"), 600)
+    drawn = page.evaluate(
+        """async () => {
+          await harness.settle();
+          const real = CanvasRenderingContext2D.prototype.clearRect;
+          let drawn = 0;
+          CanvasRenderingContext2D.prototype.clearRect = function (...box) {
+            drawn += 1;
+            return real.apply(this, box);
+          };
+          for (let k = 0; k < 5; k += 1) harness.panel.update();
+          const still = drawn;
+          harness.store.seek(601);
+          harness.panel.update();
+          CanvasRenderingContext2D.prototype.clearRect = real;
+          return [still, drawn];
+        }"""
+    )
+    assert drawn[0] == 0 and drawn[1] > 0
+
+
+def test_the_index_reads_each_record_once(page: Page) -> None:
+    """A growing log costs its new records, not all of them again."""
+    reads = page.evaluate(
+        """text => {
+          const store = harness.open(text);
+          let reads = 0;
+          const all = store.records;
+          const counted = (n) => new Proxy(all.slice(0, n), {
+            get(target, name) {
+              if (typeof name === "string" && /^\\d+$/.test(name)) reads += 1;
+              return Reflect.get(target, name);
+            },
+          });
+          const view = { header: store.header, records: counted(500) };
+          const index = harness.index.traceIndex(view);
+          const first = reads;
+          reads = 0;
+          view.records = counted(510);
+          const same = harness.index.traceIndex(view) === index;
+          return { first, more: reads, same };
+        }""",
+        text_of(workload_trace("21-random-a")),
+    )
+    assert reads["same"] and reads["first"] >= 500 and reads["more"] <= 15
+
+
+def test_lists_numbers_and_words_read_well(page: Page) -> None:
+    got = page.evaluate(
+        """() => {
+          const f = harness.format;
+          return [f.plural(1, "query"), f.plural(2, "query"), f.plural(1200, "hash"), f.bytes(999),
+            f.bytes(46080), f.bytes(538060032), f.micros(61234), f.micros(7.25), f.micros(1.5e6),
+            f.ranges([4, 5, 6, 9]), f.ranges([9, 8, 7]), f.ranges([1, 2]), f.list(["a", "b", "c"]),
+            f.percent(0.0367)];
+        }"""
+    )
+    assert got == [
+        "1 query", "2 queries", "1,200 hashes", "999 B", "46.1 kB", "538 MB", "61.2 ms", "7.3 µs",
+        "1.50 s", "4–6 and 9", "9–7", "1 and 2", "a, b and c", "3.7 %",
+    ]  # fmt: skip
+
+
+def test_a_patch_of_the_state_alone_never_moves_an_outline(page: Page) -> None:
+    """Outlines are events: a trace of patches without its block events has none."""
+    trace = workload_trace("06-prefix-hits")
+    header, *lines = text_of(trace).splitlines()
+    kinds = {"blocks_allocated", "blocks_hit", "blocks_cached", "block_evicted", "blocks_freed"}
+    records = [r for r in map(json.loads, lines) if r.get("type") not in kinds]
+    for number, record in enumerate(records):
+        record["seq"] = number
+    text = "\n".join([header, *map(json.dumps, records)])
+    for cursor in range(0, len(records), 40):
+        state: Json = json.loads(header)["state"]
+        for record in records[: cursor + 1]:
+            if record["kind"] == "patch":
+                merge_patch(state, record["changes"])
+        data = models(page, text, cursor)["blocks"]
+        assert all(blocks == [] for blocks in data["touched"].values())
+        assert data["pool"]["used"] == sum(
+            1 for key, block in state["blocks"].items() if block["ref_cnt"] and key != "0"
+        )

@@ -1,0 +1,175 @@
+// @ts-check
+/**
+ * How numbers, lists, colours and truth labels look, for every module of the page.
+ *
+ * A number on the page is measured (from the running engine), derived (computed from measured
+ * ones by a formula that is shown) or illustrative (from the document, never from the engine).
+ */
+
+/** @typedef {"measured" | "derived" | "illustrative"} TruthKind */
+
+const GROUPED = new Intl.NumberFormat("en-US");
+
+/** `16384` -> `16,384`. @param {number} n @returns {string} */
+export function count(n) {
+  return GROUPED.format(n);
+}
+
+/** `plural(1, "token")` -> `1 token`. @param {number} n @param {string} word @returns {string} */
+export function plural(n, word) {
+  if (n === 1) return `1 ${word}`;
+  const many = /[^aeiou]y$/.test(word)
+    ? `${word.slice(0, -1)}ies`
+    : /(s|x|ch|sh)$/.test(word)
+      ? `${word}es`
+      : `${word}s`;
+  return `${count(n)} ${many}`;
+}
+
+/** Three significant digits, never an exponent. @param {number} n @returns {string} */
+function short(n) {
+  if (n >= 100) return count(Math.round(n));
+  return n >= 10 ? n.toFixed(1) : n.toFixed(2);
+}
+
+/** Bytes in steps of 1,000. @param {number} n @returns {string} */
+export function bytes(n) {
+  if (n < 1000) return `${Math.round(n)} B`;
+  const units = ["kB", "MB", "GB", "TB"];
+  let value = n / 1000;
+  let unit = 0;
+  while (value >= 999.5 && unit < units.length - 1) {
+    value /= 1000;
+    unit += 1;
+  }
+  return `${short(value)} ${units[unit]}`;
+}
+
+/** Microseconds as µs, ms or s. @param {number} n @returns {string} */
+export function micros(n) {
+  if (n < 999.5) return n < 10 ? `${n.toFixed(1)} µs` : `${Math.round(n)} µs`;
+  if (n < 999_500) return `${short(n / 1000)} ms`;
+  return `${short(n / 1e6)} s`;
+}
+
+/** A share as a percentage. @param {number} share 0 to 1 @returns {string} */
+export function percent(share) {
+  const value = share * 100;
+  return `${value === 0 || value >= 9.95 ? value.toFixed(0) : value.toFixed(1)} %`;
+}
+
+/**
+ * `["a", "b", "c"]` -> `a, b and c`; what is above `most` is counted.
+ * @param {string[]} words @param {number} [most] @returns {string}
+ */
+export function list(words, most = 4) {
+  if (words.length > most) {
+    const shown = words.slice(0, most - 1);
+    return `${shown.join(", ")} and ${count(words.length - shown.length)} more`;
+  }
+  if (words.length < 2) return words.join("");
+  return `${words.slice(0, -1).join(", ")} and ${words[words.length - 1]}`;
+}
+
+/**
+ * Numbers in the order given, runs of three or more drawn together: `4–6, 9`.
+ * @param {readonly number[]} ids @param {number} [most] runs shown @returns {string}
+ */
+export function ranges(ids, most = 5) {
+  /** @type {[number, number, number][]} first, last, direction */
+  const runs = [];
+  for (const id of ids) {
+    const run = runs[runs.length - 1];
+    if (run && run[2] !== -1 && id === run[1] + 1) [run[1], run[2]] = [id, 1];
+    else if (run && run[2] !== 1 && id === run[1] - 1) [run[1], run[2]] = [id, -1];
+    else runs.push([id, id, 0]);
+  }
+  /** @type {string[]} */
+  const words = [];
+  let shown = 0;
+  for (const [first, last] of runs) {
+    if (words.length >= most) break;
+    const size = Math.abs(last - first) + 1;
+    if (size === 1) words.push(`${first}`);
+    else if (size === 2) words.push(`${first}`, `${last}`);
+    else words.push(`${first}–${last}`);
+    shown += size;
+  }
+  const rest = ids.length - shown;
+  if (rest > 0) return `${words.join(", ")} and ${count(rest)} more`;
+  return list(words, words.length + 1);
+}
+
+/** `block 4` or `blocks 4, 5`. @param {readonly number[]} ids @param {number} [most] */
+export function blockList(ids, most = 5) {
+  return `${ids.length === 1 ? "block" : "blocks"} ${ranges(ids, most)}`;
+}
+
+/** Text of a token with its spaces and line ends visible. @param {string} text @returns {string} */
+export function visible(text) {
+  return text.replaceAll("\n", "⏎").replaceAll("\t", "⇥");
+}
+
+/** Text in quotes, cut to `most` characters. @param {string} text @param {number} [most] */
+export function quote(text, most = 24) {
+  const characters = [...visible(text)];
+  const cut = characters.length > most ? `${characters.slice(0, most - 1).join("")}…` : characters.join("");
+  return `“${cut}”`;
+}
+
+/**
+ * The truth label: an element that says on hover where its number comes from.
+ * @param {TruthKind} kind
+ * @param {string} how the formula, or what measured it
+ * @param {string} [text] the number itself; without it the label is a small mark
+ * @returns {HTMLSpanElement}
+ */
+export function truth(kind, how, text = "") {
+  const span = document.createElement("span");
+  span.className = "gb-truth";
+  span.dataset.truth = kind;
+  span.title = `${kind}: ${how}`;
+  span.textContent = text;
+  return span;
+}
+
+/* Ten hues in an order that keeps neighbours apart. Orange is missing: it is the engine's. */
+const LIGHT = [
+  "#2158d8", "#b3185b", "#0b7350", "#7430d6", "#8a5a00",
+  "#0b6f93", "#b4232a", "#55730a", "#a21caf", "#475a7a",
+];
+const DARK = [
+  "#6ea8ff", "#f683b8", "#3fd69b", "#b196ff", "#e9c14a",
+  "#4cc9ee", "#ff8f8f", "#a9d850", "#ec8bf5", "#a9b9d6",
+];
+
+/** @type {Map<string, number>} */
+const order = new Map();
+
+/**
+ * Say in which order requests arrived. A request's hue follows from it and never changes.
+ * @param {Iterable<string>} ids
+ * @param {boolean} [afresh] another trace begins
+ */
+export function registerRequests(ids, afresh = false) {
+  if (afresh) order.clear();
+  for (const id of ids) if (!order.has(id)) order.set(id, order.size);
+}
+
+/**
+ * The colour of a request: legible as text on a panel, and under `onRequestColour` as a fill.
+ * @param {number | string} id its id, or its place in the order of arrival
+ * @param {string} [theme] "light" or "dark"
+ * @returns {string}
+ */
+export function requestColour(id, theme = "light") {
+  if (typeof id === "string" && !order.has(id)) registerRequests([id]);
+  const place = typeof id === "number" ? id : /** @type {number} */ (order.get(id));
+  const hues = theme === "dark" ? DARK : LIGHT;
+  return hues[place % hues.length];
+}
+
+/** The colour of text on a fill of a request's colour. @param {string} [theme] @returns {string} */
+export function onRequestColour(theme = "light") {
+  return theme === "dark" ? "#0a101c" : "#ffffff";
+}

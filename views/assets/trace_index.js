@@ -1,0 +1,362 @@
+// @ts-check
+/**
+ * The events of a trace, put in order once: by step, by request, by block.
+ *
+ * The three panels ask for "who got what in step 7" sixty times a second. The index reads each
+ * record once, when it comes, and is thrown away with its trace. It holds what events say and
+ * nothing that they do not; what the engine's state is at the cursor, the store knows.
+ */
+
+import { registerRequests } from "./format.js";
+import { shareKind } from "./sentences.js";
+
+/** @typedef {import("./sentences.js").EngineEvent} EngineEvent */
+/** @typedef {import("./sentences.js").Reason} Reason */
+/** @typedef {"submitted" | "waiting" | "running" | "preempted" | "finished"} Status */
+
+/**
+ * A request's share of a step's budget.
+ * @typedef {Object} Share
+ * @property {number} i index of its event in store.records
+ * @property {string} request
+ * @property {"prefill" | "decode"} kind
+ * @property {string} admitted "new", "resumed" or "running"
+ * @property {number} tokens
+ * @property {number} from computed before
+ * @property {number} known
+ * @property {Reason} [reason]
+ * @property {number} [takenBack] index of the event that took it back
+ */
+/** @typedef {{i: number, step: number, reason?: Reason, facts: Record<string, any>}} Mark */
+/** @typedef {{step: number, status: Status, i: number}} Change */
+/** @typedef {{i: number, t_us: number, step: number, text: string, index: number}} Emission */
+
+/**
+ * @typedef {Object} Row what became of one request
+ * @property {string} id
+ * @property {number | undefined} promptTokens
+ * @property {{i: number, t_us: number, step: number} | null} submitted
+ * @property {Change[]} changes of its status, in order
+ * @property {Map<number, Share>} shares by step
+ * @property {Map<number, Mark>} preempted by step
+ * @property {Map<number, Mark>} passedOver by step
+ * @property {Map<number, Mark>} stopped by step: it was the head of the queue, and not admitted
+ * @property {Mark | null} end
+ * @property {Emission[]} tokens appended
+ * @property {Emission[]} texts sent
+ */
+
+/**
+ * @typedef {Object} StepFacts
+ * @property {number} step
+ * @property {Share[]} shares
+ * @property {EngineEvent | null} batch
+ * @property {EngineEvent | null} dispatch
+ * @property {EngineEvent | null} forward
+ * @property {Map<string, {us: number, i: number}>} phases measured time of each phase
+ */
+
+/** @type {WeakMap<object, TraceIndex>} */
+const indexes = new WeakMap();
+
+/**
+ * The index of the store's trace, brought up to its last record.
+ * @param {any} store
+ * @returns {TraceIndex}
+ */
+export function traceIndex(store) {
+  let index = indexes.get(store);
+  if (!index || !index.continues(store)) {
+    index = new TraceIndex(store);
+    indexes.set(store, index);
+  }
+  index.read(store.records);
+  return index;
+}
+
+/** The order of arrival outlives the index where only the oldest records were forgotten. */
+let lastTraceId = "";
+
+export class TraceIndex {
+  /** @param {any} store */
+  constructor(store) {
+    this.traceId = store.header?.trace_id;
+    this.first = store.records[0];
+    this.length = 0;
+    /** @type {Map<number, StepFacts>} */
+    this.steps = new Map();
+    this.firstStep = Infinity;
+    this.lastStep = -Infinity;
+    /** @type {Map<string, Row>} */
+    this.rows = new Map();
+    /** @type {Map<number, number[]>} indexes of the events about each block */
+    this.blocks = new Map();
+    /** @type {{i: number, start: number, end: number, before: number}[]} phases of steps, in order */
+    this.phases = [];
+    /** @type {{i: number, mode: string}[]} */
+    this.modes = [{ i: -1, mode: store.header?.state?.engine?.mode ?? "paused" }];
+    registerRequests([], this.traceId !== lastTraceId);
+    lastTraceId = this.traceId;
+    this.takeBase(store.header?.state?.requests ?? {}, store.header?.state?.engine?.step ?? 0);
+  }
+
+  /** Requests that were there before the first record. @param {Record<string, any>} requests @param {number} step */
+  takeBase(requests, step) {
+    for (const [id, request] of Object.entries(requests)) {
+      const row = this.row(id);
+      row.promptTokens = request.num_prompt_tokens;
+      row.changes.push({ step: step - 1, status: request.status, i: -1 });
+      if (request.status === "finished") {
+        row.end = { i: -1, step: step - 1, facts: { finish_reason: request.finish_reason } };
+      }
+    }
+  }
+
+  /** Whether the store still shows the trace that this index was made of. @param {any} store */
+  continues(store) {
+    if (store.header?.trace_id !== this.traceId || store.records.length < this.length) return false;
+    return this.length === 0 || store.records[0] === this.first;
+  }
+
+  /** @param {any[]} records */
+  read(records) {
+    if (this.length === 0) this.first = records[0];
+    for (let i = this.length; i < records.length; i += 1) {
+      const record = records[i];
+      if (record.kind === "patch") this.takePatch(record, i);
+      else this.takeEvent(record, i);
+    }
+    this.length = records.length;
+  }
+
+  /** @param {string} id @returns {Row} */
+  row(id) {
+    let row = this.rows.get(id);
+    if (!row) {
+      row = {
+        id,
+        promptTokens: undefined,
+        submitted: null,
+        changes: [],
+        shares: new Map(),
+        preempted: new Map(),
+        passedOver: new Map(),
+        stopped: new Map(),
+        end: null,
+        tokens: [],
+        texts: [],
+      };
+      this.rows.set(id, row);
+      registerRequests([id]);
+    }
+    return row;
+  }
+
+  /** @param {number} step @returns {StepFacts} */
+  step(step) {
+    let facts = this.steps.get(step);
+    if (!facts) {
+      facts = { step, shares: [], batch: null, dispatch: null, forward: null, phases: new Map() };
+      this.steps.set(step, facts);
+      this.firstStep = Math.min(this.firstStep, step);
+      this.lastStep = Math.max(this.lastStep, step);
+    }
+    return facts;
+  }
+
+  /** @param {any} patch @param {number} i */
+  takePatch(patch, i) {
+    const mode = patch.changes.engine?.mode;
+    if (mode) this.modes.push({ i, mode });
+    if (patch.phase === "command") return;
+    const us = patch.duration_us ?? 0;
+    this.step(patch.step).phases.set(patch.phase, { us, i });
+    const last = this.phases[this.phases.length - 1];
+    const before = last ? last.before + last.end - last.start : 0;
+    this.phases.push({ i, start: patch.t_us - us, end: patch.t_us, before });
+  }
+
+  /** @param {EngineEvent} event @param {number} i */
+  takeEvent(event, i) {
+    const take = TAKE[event.type];
+    if (event.phase !== "command") this.step(event.step);
+    if (take) take(this, event, i);
+    for (const block of blocksOf(event)) {
+      const about = this.blocks.get(block);
+      if (about) about.push(i);
+      else this.blocks.set(block, [i]);
+    }
+  }
+
+  /** The last event about a block at or before `cursor`. @param {number} block @param {number} cursor */
+  lastAbout(block, cursor) {
+    const about = this.blocks.get(block) ?? [];
+    const place = atOrBefore(about.length, (k) => about[k], cursor);
+    return place < 0 ? -1 : about[place];
+  }
+
+  /**
+   * Time the engine spent inside phases of steps up to a moment: pauses between do not count.
+   * @param {number} i index of a record @param {number} t_us its time
+   */
+  engineTime(i, t_us) {
+    const place = atOrBefore(this.phases.length, (k) => this.phases[k].i, i - 1);
+    const done = place < 0 ? 0 : this.phases[place].before + this.phases[place].end - this.phases[place].start;
+    const current = this.phases[place + 1];
+    return current && t_us > current.start ? done + Math.min(t_us, current.end) - current.start : done;
+  }
+
+  /** Whether the engine stood still by command between two records. @param {number} from @param {number} to */
+  pausedBetween(from, to) {
+    const place = atOrBefore(this.modes.length, (k) => this.modes[k].i, from);
+    if (this.modes[place]?.mode === "paused") return true;
+    return this.modes.some((change) => change.i > from && change.i <= to && change.mode === "paused");
+  }
+
+  /** A request's status at the end of a step. @param {Row} row @param {number} step @returns {Change | null} */
+  statusAt(row, step) {
+    const place = atOrBefore(row.changes.length, (k) => row.changes[k].step, step);
+    return place < 0 ? null : row.changes[place];
+  }
+}
+
+/**
+ * The last place whose value is at or before `limit`; -1 where none is.
+ * @param {number} length @param {(k: number) => number} value @param {number} limit
+ */
+export function atOrBefore(length, value, limit) {
+  let low = 0;
+  let high = length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (value(middle) <= limit) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}
+
+/** The blocks whose content or owner an event changed. @param {EngineEvent} event @returns {number[]} */
+function blocksOf(event) {
+  if (event.type === "block_evicted") return [event.facts.block];
+  return BLOCK_EVENTS.has(event.type) ? event.facts.blocks : [];
+}
+
+const BLOCK_EVENTS = new Set(["blocks_hit", "blocks_allocated", "blocks_cached", "blocks_uncached", "blocks_freed"]);
+
+/** @param {Row} row @param {EngineEvent} event @param {number} i @param {Status} status */
+function become(row, event, i, status) {
+  const last = row.changes[row.changes.length - 1];
+  if (last?.status !== status) row.changes.push({ step: event.step, status, i });
+}
+
+/** @param {EngineEvent} event @param {number} i @returns {Mark} */
+function mark(event, i) {
+  return { i, step: event.step, reason: event.reason, facts: event.facts };
+}
+
+/**
+ * Tokens of a step that has not run are not computed once their request is out of it.
+ * @param {TraceIndex} index @param {Row} row @param {EngineEvent} event @param {number} i
+ */
+function takeBack(index, row, event, i) {
+  const share = row.shares.get(event.step);
+  if (share && !index.step(event.step).phases.has("execute")) share.takenBack = i;
+}
+
+/** @type {Record<string, (index: TraceIndex, event: EngineEvent, i: number) => void>} */
+const TAKE = {
+  request_submitted(index, event, i) {
+    const row = index.row(event.facts.request);
+    row.promptTokens = event.facts.num_prompt_tokens;
+    row.submitted = { i, t_us: event.t_us, step: event.step };
+    become(row, event, i, "submitted");
+  },
+  request_arrived(index, event, i) {
+    const row = index.row(event.facts.request);
+    row.promptTokens = event.facts.num_prompt_tokens;
+    become(row, event, i, "waiting");
+  },
+  request_scheduled(index, event, i) {
+    const f = event.facts;
+    const row = index.row(f.request);
+    become(row, event, i, "running");
+    /** @type {Share} */
+    const share = {
+      i,
+      request: f.request,
+      kind: shareKind(f, row.promptTokens),
+      admitted: f.kind,
+      tokens: f.num_tokens,
+      from: f.num_computed_tokens,
+      known: f.num_known_tokens,
+      reason: event.reason,
+    };
+    row.shares.set(event.step, share);
+    index.step(event.step).shares.push(share);
+  },
+  request_preempted(index, event, i) {
+    const row = index.row(event.facts.request);
+    become(row, event, i, "preempted");
+    row.preempted.set(event.step, mark(event, i));
+    takeBack(index, row, event, i);
+  },
+  request_aborted(index, event, i) {
+    takeBack(index, index.row(event.facts.request), event, i);
+  },
+  request_passed_over(index, event, i) {
+    index.row(event.facts.request).passedOver.set(event.step, mark(event, i));
+  },
+  admission_stopped(index, event, i) {
+    index.row(event.facts.request).stopped.set(event.step, mark(event, i));
+  },
+  request_finished(index, event, i) {
+    const row = index.row(event.facts.request);
+    become(row, event, i, "finished");
+    row.end = mark(event, i);
+  },
+  token_appended(index, event, i) {
+    const { request, token, num_tokens } = event.facts;
+    const row = index.row(request);
+    row.tokens.push({ i, t_us: event.t_us, step: event.step, text: `#${token}`, index: num_tokens });
+  },
+  text_emitted(index, event, i) {
+    const { request, text, index: place } = event.facts;
+    index.row(request).texts.push({ i, t_us: event.t_us, step: event.step, text, index: place });
+  },
+  batch_scheduled(index, event) {
+    index.step(event.step).batch = event;
+  },
+  step_dispatched(index, event) {
+    index.step(event.step).dispatch = event;
+  },
+  forward_run(index, event) {
+    index.step(event.step).forward = event;
+  },
+};
+
+/**
+ * Time to the first token and between tokens, up to the cursor; null where there is none yet.
+ * @param {TraceIndex} index @param {Row} row @param {number} cursor
+ */
+export function timing(index, row, cursor) {
+  const all = row.tokens.length > 0 ? row.tokens : row.texts;
+  const n = atOrBefore(all.length, (k) => all[k].i, cursor) + 1;
+  if (n === 0) return { ttft: null, itl: null };
+  const [first, last] = [all[0], all[n - 1]];
+  const engine = (/** @type {{i: number, t_us: number}} */ a, /** @type {{i: number, t_us: number}} */ b) =>
+    index.engineTime(b.i, b.t_us) - index.engineTime(a.i, a.t_us);
+  const start = row.submitted;
+  const ttft = start && {
+    us: first.t_us - start.t_us,
+    engineUs: engine(start, first),
+    paused: index.pausedBetween(start.i, first.i),
+    steps: first.step - start.step + 1,
+  };
+  const itl = n > 1 && {
+    us: (last.t_us - first.t_us) / (n - 1),
+    engineUs: engine(first, last) / (n - 1),
+    paused: index.pausedBetween(first.i, last.i),
+    tokens: n,
+  };
+  return { ttft, itl: itl || null };
+}
