@@ -14,7 +14,7 @@ from engine.api_server import routes
 from engine.http_guard import guards
 from engine.serve import lifespan_of, serve
 from engine.sessions import registry
-from views.server_config import use_project_settings, warn_only
+from views.server_config import inline_script_hashes, use_project_settings, warn_only
 
 ROOT = Path(__file__).resolve().parent
 
@@ -29,7 +29,7 @@ app = st.App(
         *routes(registry()),
         Mount("/assets", StaticFiles(directory=ROOT / "views" / "assets")),
     ],
-    middleware=guards(),
+    middleware=guards(inline_script_hashes()),
 )
 
 if __name__ == "__main__":

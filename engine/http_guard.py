@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,7 +27,7 @@ GUARDED_PATHS = ("/api", "/v1")
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'self'",
-        "script-src 'self' blob:",
+        "script-src 'self' blob: {inline_scripts}",
         "style-src 'self' 'unsafe-inline'",
         "img-src 'self' data: blob:",
         "font-src 'self' data:",
@@ -40,7 +41,6 @@ CONTENT_SECURITY_POLICY = "; ".join(
     )
 )
 SECURITY_HEADERS = {
-    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "SAMEORIGIN",
     "Referrer-Policy": "no-referrer",
@@ -49,22 +49,31 @@ SECURITY_HEADERS = {
 }
 
 
-def guards() -> list[Middleware]:
-    """The middleware of the application, outermost first."""
-    return [Middleware(SecurityHeaders), Middleware(SameOrigin), Middleware(BodyLimit)]
+def guards(inline_scripts: Sequence[str] = ()) -> list[Middleware]:
+    """The middleware of the application, outermost first.
+
+    `inline_scripts`: hashes ('sha256-...') of the scripts inside the page that may run.
+    """
+    return [
+        Middleware(SecurityHeaders, inline_scripts=inline_scripts),
+        Middleware(SameOrigin),
+        Middleware(BodyLimit),
+    ]
 
 
 class SecurityHeaders:
     """Every answer says what a browser may do with it."""
 
-    def __init__(self, app: ASGIApp):
+    def __init__(self, app: ASGIApp, inline_scripts: Sequence[str] = ()):
         self.app = app
+        policy = CONTENT_SECURITY_POLICY.format(inline_scripts=" ".join(inline_scripts))
+        self.headers = {"Content-Security-Policy": policy, **SECURITY_HEADERS}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
+                for name, value in self.headers.items():
                     headers[name] = value
                 if scope["path"].startswith("/assets/"):
                     headers["Cache-Control"] = "no-cache"

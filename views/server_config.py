@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 from pathlib import Path
 
+import streamlit
 from streamlit import config
 from streamlit.logger import set_log_level
 
@@ -23,3 +27,11 @@ def warn_only() -> None:
     config.get_option("logger.level")  # reads the settings, which sets the level
     if not config.is_manually_set("logger.level"):
         set_log_level("warning")
+
+
+def inline_script_hashes() -> list[str]:
+    """Of the scripts that Streamlit's own page carries, as a content security policy names them."""
+    page = Path(streamlit.__file__).parent / "static" / "index.html"
+    scripts = re.findall(r"<script>(.*?)</script>", page.read_text(encoding="utf-8"), re.DOTALL)
+    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
+    return [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]

@@ -880,3 +880,19 @@ def test_a_patch_of_the_state_alone_never_moves_an_outline(page: Page) -> None:
         assert data["pool"]["used"] == sum(
             1 for key, block in state["blocks"].items() if block["ref_cnt"] and key != "0"
         )
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("panel", PANELS)
+def test_axe_finds_no_fault(
+    open_page: Callable[..., Page], tiny_model: LoadedModel, panel: str, theme: str
+) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = open_page(theme)
+    show(page, panel, model_trace(tiny_model), 150)
+    page.evaluate("harness.store.select({ block: 3, request: 'r1' })")
+    page.wait_for_function("() => harness.box.querySelectorAll('.gb-sr tbody tr').length > 0")
+    # The page's own frame (its landmarks, its title's level) is the workspace's.
+    results = Axe().run(page, context="#host", options={"runOnly": ["wcag2a", "wcag2aa"]})
+    assert results.violations_count == 0, results.generate_report()

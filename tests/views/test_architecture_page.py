@@ -91,7 +91,7 @@ def test_no_two_lines_of_our_map_run_on_each_other() -> None:
 
 def test_our_map_is_level_upright_and_of_a_readable_width() -> None:
     page = load_page(OURS)
-    assert 1150 <= page["view_box"][2] <= 1310
+    assert 1150 <= page["view_box"][2] <= 1330
     for line in lines_of(page).values():
         assert all(a[0] == b[0] or a[1] == b[1] for a, b in segments(line))
 

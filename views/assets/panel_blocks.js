@@ -298,6 +298,8 @@ const OUTLINES = [
   [TOUCH.uncached, "uncached", "warn", "−"],
 ];
 
+const LINED = TOUCH.allocated | TOUCH.hit | TOUCH.freed;
+
 /** Height of the lane above a row of cells in which lines run. @param {number} cell */
 function lane(cell) {
   return cell >= 20 ? 7 : cell >= 10 ? 4 : 0;
@@ -385,7 +387,8 @@ class PoolPlane {
   /** @param {CanvasRenderingContext2D} c @param {Pool} pool @param {number} id @param {number} gap @param {string[]} hues @param {any} colours */
   drawBlock(c, pool, id, gap, hues, colours) {
     const corner = this.corner(id);
-    const inset = gap / 2 + (this.cell >= 20 && this.model?.marks.has(id) ? 3 : 0);
+    const lined = this.cell >= 20 && ((this.model?.marks.get(id) ?? 0) & LINED) !== 0;
+    const inset = gap / 2 + (lined ? 3 : 0);
     const x = corner.x + inset;
     const y = corner.y + inset;
     const side = this.cell - 2 * inset;

@@ -241,7 +241,11 @@ class BatchStrip {
       c.textAlign = "center";
       for (let row = request.first; row < request.end; row += 1) {
         const text = this.text(request.id, batch.positions[row]) ?? String(batch.ids[row]);
-        c.fillText(fit(c, visible(text.trim() || text), this.cell - 4), this.x(row) + this.cell / 2, y + 13.5);
+        const words = visible(text.trim() || text);
+        const room = this.cell - 4;
+        // In a narrow cell an ellipsis would cost half of what can be read.
+        const shown = this.cell < 34 ? words.slice(0, Math.floor(room / 5.5)) : fit(c, words, room);
+        c.fillText(shown, this.x(row) + this.cell / 2, y + 13.5);
       }
     }
   }

@@ -260,7 +260,7 @@ class Timeline {
     const index = traceIndex(this.store);
     const steps = Math.max(1, index.lastStep - index.firstStep + 1);
     const room = Math.max(60, width - GUTTER - RIGHT);
-    this.column = Math.max(20, Math.min(34, Math.floor(room / Math.max(steps, 1))));
+    this.column = Math.max(18, Math.min(34, Math.floor(room / Math.max(steps, 1))));
     const fits = Math.max(4, Math.floor(room / this.column));
     const step = stepOf(this.store);
     const first = index.steps.size ? index.firstStep : 0;
@@ -721,7 +721,7 @@ class StreamCard {
     this.head = head;
     this.element = el(
       "article", { class: "gbp-card" }, head, this.bar,
-      el("div", { class: "gbp-text" }, el("p", {}, this.prompt, this.output, this.caret)), this.why, this.times,
+      el("div", { class: "gbp-text", tabindex: 0, role: "group", "aria-label": `Text of ${id}` }, el("p", {}, this.prompt, this.output, this.caret)), this.why, this.times,
     );
     this.promptKey = "";
     this.marksKey = "";
