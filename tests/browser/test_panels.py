@@ -412,6 +412,8 @@ def test_graph_panel_shows_what_the_model_did(page: Page, tiny_model: LoadedMode
     assert isinstance(dispatch.facts, StepDispatched)
     assert data["dispatch"]["mode"] == dispatch.facts.mode
     assert data["dispatch"]["tokens"] == dispatch.facts.num_tokens
+    padding = dispatch.facts.num_padded_tokens - dispatch.facts.num_tokens
+    assert data["dispatch"]["padding"] == padding
     prepared = events["InputsPrepared"].facts
     assert data["batch"]["slots"] == list(prepared.slot_mapping)
     assert [r["id"] for r in data["batch"]["requests"]] == list(prepared.requests)
@@ -509,6 +511,7 @@ def said(part: Json) -> str:
 
 def sentence_change(before: list[Json], after: list[Json], seq: int) -> tuple[set[str], set[str]]:
     """What was said of other events and is not any more, and what is said newly."""
+    assert any(seq in part["seqs"] for part in before), "no part names the event it came from"
     others = {said(part) for part in before if part["seqs"] and seq not in part["seqs"]}
     now = {said(part) for part in after if part["seqs"]}
     return others - now, now - others
@@ -887,7 +890,7 @@ def test_a_patch_of_the_state_alone_never_moves_an_outline(page: Page) -> None:
 def test_axe_finds_no_fault(
     open_page: Callable[..., Page], tiny_model: LoadedModel, panel: str, theme: str
 ) -> None:
-    from axe_playwright_python.sync_playwright import Axe
+    from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 
     page = open_page(theme)
     show(page, panel, model_trace(tiny_model), 150)
@@ -895,4 +898,5 @@ def test_axe_finds_no_fault(
     page.wait_for_function("() => harness.box.querySelectorAll('.gb-sr tbody tr').length > 0")
     # The page's own frame (its landmarks, its title's level) is the workspace's.
     results = Axe().run(page, context="#host", options={"runOnly": ["wcag2a", "wcag2aa"]})
+    assert len(results.response["passes"]) > 5  # it has looked into the shadow root
     assert results.violations_count == 0, results.generate_report()
