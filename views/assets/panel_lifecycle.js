@@ -828,16 +828,20 @@ class StreamCard {
   updateTimes(stream) {
     const { ttft, itl } = stream.timing;
     const items = [];
-    const aside = (/** @type {{us: number, engineUs: number, paused: boolean}} */ item) =>
-      item.paused && item.us > item.engineUs * 1.03 ? `with pauses; ${micros(item.engineUs)} in steps` : "";
+    // A stepped or paced engine stands still between steps: then its own time stands beside it.
+    const stood = (/** @type {{us: number, engineUs: number}} */ item) => item.us > item.engineUs * 1.03;
+    const what = (/** @type {{paused: boolean}} */ item) => (item.paused ? "pauses" : "waits between steps");
+    const note = (/** @type {any} */ item) => (stood(item) ? `; the time includes the ${what(item)}` : "");
+    const aside = (/** @type {any} */ item) =>
+      stood(item) ? `with ${what(item)}; ${micros(item.engineUs)} in steps` : "";
     if (ttft) {
       items.push(["first token after", micros(ttft.us), "measured",
-        `from request_submitted to the first token${ttft.paused ? "; the time includes the pauses between steps" : ""}`,
+        `from request_submitted to the first token${note(ttft)}`,
         aside(ttft)]);
     }
     if (itl) {
       items.push(["between tokens", micros(itl.us), "measured",
-        `mean of ${itl.tokens - 1} gaps${itl.paused ? "; the time includes the pauses between steps" : ""}`,
+        `mean of ${itl.tokens - 1} gaps${note(itl)}`,
         aside(itl)]);
     }
     reconcile(this.times, items, ([name]) => name,
