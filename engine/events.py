@@ -155,7 +155,7 @@ class StopToken(NamedTuple):
 class StopString(NamedTuple):
     """A string that the request named as a stop."""
 
-    index: int  # type: ignore[assignment]  # tuple.index is not wanted
+    stop_index: int  # among the strings it named
 
 
 class ClientAborted(NamedTuple):
@@ -586,7 +586,7 @@ class TextEmitted(NamedTuple):
     request: str
     text: str
     token: int
-    index: int  # type: ignore[assignment]  # of the token in the request's output
+    output_index: int  # of the token in the request's output
 
 
 @at("async-engine", "engine-to-client")

@@ -33,7 +33,7 @@ from engine.events import (
 )
 
 SCHEMA_VERSION = 1
-MAX_RECORDS = 200_000  # beyond it the oldest are folded into the base state
+MAX_RECORDS = 100_000  # beyond it the oldest are folded into the base state
 
 State = dict[str, Any]
 Changes = dict[str, Any]

@@ -90,7 +90,7 @@ def test_each_token_s_text_goes_out_and_into_the_state() -> None:
     assert record["prompt"] == "hé" and record["source"] == "http"
     assert record["prompt_pieces"] == ["h", "", "é"]
     assert record["output_pieces"] == {"0": "a", "1": "b"}
-    assert [(f.text, f.index) for f in desk.facts(TextEmitted)] == [("a", 0), ("b", 1)]
+    assert [(f.text, f.output_index) for f in desk.facts(TextEmitted)] == [("a", 0), ("b", 1)]
     assert [f.finish_reason for f in desk.facts(RequestCompleted)] == ["length"]
     assert stream.ended
 

@@ -64,7 +64,7 @@ export const REASON_PHRASES = {
   max_tokens_reached: (r) => `it has ${r.max_tokens === 1 ? "the" : "all"} ${plural(r.max_tokens, "token")} it asked for`,
   eos_token: (r) => `the model ended the text (token ${r.token})`,
   stop_token: (r) => `token ${r.token} is one of its stop tokens`,
-  stop_string: (r) => `its stop string (index ${r.index}) appeared`,
+  stop_string: (r) => `its stop string (stop[${r.stop_index}]) appeared`,
   client_aborted: () => "the client took it back",
   uncomputed_dependency: (r) =>
     `it shares block ${r.block}, which an aborted request would have computed in this step`,
@@ -205,7 +205,7 @@ export const EVENT_PHRASES = {
   outputs_returned: (f) =>
     `the outcome of ${plural(f.num_requests, "request")} goes to the front end, ` +
     `${f.num_finished} finished`,
-  text_emitted: (f) => `${f.request} says ${quote(f.text)} (token ${f.token}, output ${f.index})`,
+  text_emitted: (f) => `${f.request} says ${quote(f.text)} (token ${f.token}, output ${f.output_index})`,
   request_completed: (f) => `${f.request}'s client is told: ${f.finish_reason}`,
   engine_failed: (f) => `the engine stopped: ${f.message}`,
 };

@@ -83,7 +83,7 @@ export const FACTS = {
   token_dropped: { request: "s", token: "n" },
   request_finished: { request: "s", finish_reason: "s", num_output_tokens: "n" },
   outputs_returned: { num_requests: "n", num_finished: "n" },
-  text_emitted: { request: "s", text: "s", token: "n", index: "n" },
+  text_emitted: { request: "s", text: "s", token: "n", output_index: "n" },
   request_completed: { request: "s", finish_reason: "s" },
   engine_failed: { message: "s" },
 };

@@ -320,7 +320,7 @@ const TAKE = {
     row.tokens.push({ i, t_us: event.t_us, step: event.step, text: `#${token}`, index: num_tokens });
   },
   text_emitted(index, event, i) {
-    const { request, text, index: place } = event.facts;
+    const { request, text, output_index: place } = event.facts;
     index.row(request).texts.push({ i, t_us: event.t_us, step: event.step, text, index: place });
   },
   batch_scheduled(index, event) {
