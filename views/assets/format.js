@@ -113,7 +113,8 @@ export function visible(text) {
 /** Text in quotes, cut to `most` characters. @param {string} text @param {number} [most] */
 export function quote(text, most = 24) {
   const characters = [...visible(text)];
-  const cut = characters.length > most ? `${characters.slice(0, most - 1).join("")}…` : characters.join("");
+  const cut =
+    characters.length > most ? `${characters.slice(0, most - 1).join("")}…` : characters.join("");
   return `“${cut}”`;
 }
 
@@ -135,12 +136,28 @@ export function truth(kind, how, text = "") {
 
 /* Ten hues in an order that keeps neighbours apart. Orange is missing: it is the engine's. */
 const LIGHT = [
-  "#2158d8", "#b3185b", "#0b7350", "#7430d6", "#8a5a00",
-  "#0b6f93", "#b4232a", "#55730a", "#a21caf", "#475a7a",
+  "#2158d8",
+  "#b3185b",
+  "#0b7350",
+  "#7430d6",
+  "#8a5a00",
+  "#0b6f93",
+  "#b4232a",
+  "#55730a",
+  "#a21caf",
+  "#475a7a",
 ];
 const DARK = [
-  "#6ea8ff", "#f683b8", "#3fd69b", "#b196ff", "#e9c14a",
-  "#4cc9ee", "#ff8f8f", "#a9d850", "#ec8bf5", "#a9b9d6",
+  "#6ea8ff",
+  "#f683b8",
+  "#3fd69b",
+  "#b196ff",
+  "#e9c14a",
+  "#4cc9ee",
+  "#ff8f8f",
+  "#a9d850",
+  "#ec8bf5",
+  "#a9b9d6",
 ];
 
 /** @type {Map<string, number>} */

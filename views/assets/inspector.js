@@ -71,7 +71,7 @@ export class Inspector {
     return { key: ["view"], build: () => this.showView() };
   }
 
-  // -- a box --------------------------------------------------------------------------------------
+  // -- a box -------------------------------------------------------------------------------------
 
   /** @param {any} item @returns {() => void} */
   showBox(item) {
@@ -221,7 +221,7 @@ export class Inspector {
     this.body.append(el("h3", { text: view.label }), el("p", { text: view.note }));
   }
 
-  // -- a request ----------------------------------------------------------------------------------
+  // -- a request ---------------------------------------------------------------------------------
 
   /** @param {string} id @returns {() => void} */
   showRequest(id) {
@@ -299,7 +299,7 @@ export class Inspector {
     setAttribute(button, "disabled", null);
   }
 
-  // -- a block ------------------------------------------------------------------------------------
+  // -- a block -----------------------------------------------------------------------------------
 
   /** @param {number} id @returns {() => void} */
   showBlock(id) {
@@ -335,7 +335,7 @@ export class Inspector {
     };
   }
 
-  // -- nothing selected ---------------------------------------------------------------------------
+  // -- nothing selected --------------------------------------------------------------------------
 
   /** @returns {() => void} */
   showView() {
@@ -364,7 +364,7 @@ export class Inspector {
     return () => {};
   }
 
-  // -- shared parts -------------------------------------------------------------------------------
+  // -- shared parts ------------------------------------------------------------------------------
 
   /** @param {string} title @param {string} subtitle */
   head(title, subtitle) {
@@ -427,7 +427,7 @@ export class Inspector {
   }
 }
 
-// --- texts and rows ----------------------------------------------------------------------------
+// --- texts and rows -----------------------------------------------------------------------------
 
 /** @param {number} left */
 function moreItem(left) {

@@ -112,7 +112,7 @@ export class ArchitectureMap {
     cancelAnimationFrame(this.frame);
   }
 
-  // -- building -----------------------------------------------------------------------------------
+  // -- building ----------------------------------------------------------------------------------
 
   build() {
     const page = this.store.document;
@@ -249,7 +249,7 @@ export class ArchitectureMap {
     this.foot.append(el("div", { class: "gb-map-bar" }, legend, this.zoomer));
   }
 
-  // -- text that fits -----------------------------------------------------------------------------
+  // -- text that fits ----------------------------------------------------------------------------
 
   /** Letters keep a least size on the screen; what does not fit its box is cut with an ellipsis. */
   fitText() {
@@ -387,7 +387,10 @@ export class ArchitectureMap {
     for (const node of [name, quantity]) node.setAttribute("text-anchor", line.spot.anchor);
   }
 
-  /** What travels is written beside the label, on the first of four places that hides nothing. @param {any} line */
+  /**
+   * What travels is written beside the label, on the first of four places that hides nothing.
+   * @param {any} line
+   */
   layQuantity(line) {
     const { small } = this.sizes;
     const { spot, item } = line;
@@ -413,7 +416,7 @@ export class ArchitectureMap {
     });
   }
 
-  // -- updating -----------------------------------------------------------------------------------
+  // -- updating ----------------------------------------------------------------------------------
 
   update() {
     if (!this.store.document) return;
@@ -571,9 +574,12 @@ export class ArchitectureMap {
     }
   }
 
-  // -- what a hover says --------------------------------------------------------------------------
+  // -- what a hover says -------------------------------------------------------------------------
 
-  /** The browser shows a title after a moment: it is written when the pointer comes. @param {Element|null} node */
+  /**
+   * The browser shows a title after a moment: it is written when the pointer comes.
+   * @param {Element|null} node
+   */
   explain(node) {
     const box = this.boxes.get(
       node?.closest("[data-component]")?.getAttribute("data-component") ?? "",
@@ -598,9 +604,12 @@ export class ArchitectureMap {
     setText(line.hover, [lineTitle(line.item, this.boxes), ...phrases].join("\n"));
   }
 
-  // -- motion -------------------------------------------------------------------------------------
+  // -- motion ------------------------------------------------------------------------------------
 
-  /** Let the events that the cursor just passed travel: a few a frame, never behind. @param {any} now */
+  /**
+   * Let the events that the cursor just passed travel: a few a frame, never behind.
+   * @param {any} now
+   */
   fly(now) {
     const { store } = this;
     const forward = store.cursor > this.lastCursor && store.header === this.lastHeader;
@@ -652,7 +661,7 @@ export class ArchitectureMap {
     box.pulse.animate([{ opacity: 0.9 }, { opacity: 0 }], { duration: 480, easing: "ease-out" });
   }
 
-  // -- hands --------------------------------------------------------------------------------------
+  // -- hands -------------------------------------------------------------------------------------
 
   listen() {
     this.stage.addEventListener("click", (event) => this.clicked(event));

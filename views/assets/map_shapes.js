@@ -200,7 +200,10 @@ export function place(node, x, y, size) {
   node.setAttribute("font-size", String(round(size)));
 }
 
-/** @param {{x: number, anchor: string}} spot @param {number} baseline @param {number} wide @param {number} size */
+/**
+ * @param {{x: number, anchor: string}} spot @param {number} baseline @param {number} wide
+ * @param {number} size
+ */
 export function textArea(spot, baseline, wide, size) {
   const shift = spot.anchor === "middle" ? wide / 2 : spot.anchor === "end" ? wide : 0;
   return { x: spot.x - shift, y: baseline - size * 0.78, w: wide, h: size * 0.95 };

@@ -7,10 +7,28 @@
  */
 
 import { el, reconcile, setAttribute, setText } from "./dom.js";
-import { count, onRequestColour, percent, plural, quote, requestColour, truth, visible } from "./format.js";
 import {
-  Plane, Sentence, Tip, Twin, atCursor, legend, redrawOnChange, roundRect, sentenceOf,
-  shownRequest, stepOf,
+  count,
+  onRequestColour,
+  percent,
+  plural,
+  quote,
+  requestColour,
+  truth,
+  visible,
+} from "./format.js";
+import {
+  Plane,
+  Sentence,
+  Tip,
+  Twin,
+  atCursor,
+  legend,
+  redrawOnChange,
+  roundRect,
+  sentenceOf,
+  shownRequest,
+  stepOf,
 } from "./panel_parts.js";
 import { eventPhrase } from "./sentences.js";
 import { traceIndex } from "./trace_index.js";
@@ -31,11 +49,15 @@ export const TOUCH = { allocated: 1, hit: 2, cached: 4, evicted: 8, freed: 16, u
 
 /** @type {Record<string, keyof typeof TOUCH>} */
 const TOUCH_OF_EVENT = {
-  blocks_allocated: "allocated", blocks_hit: "hit", blocks_cached: "cached",
-  block_evicted: "evicted", blocks_freed: "freed", blocks_uncached: "uncached",
+  blocks_allocated: "allocated",
+  blocks_hit: "hit",
+  blocks_cached: "cached",
+  block_evicted: "evicted",
+  blocks_freed: "freed",
+  blocks_uncached: "uncached",
 };
 
-// --- model -----------------------------------------------------------------------------------------
+// --- model --------------------------------------------------------------------------------------
 
 /**
  * @typedef {Object} Pool the blocks, an array for each property, by block id
@@ -54,7 +76,9 @@ const TOUCH_OF_EVENT = {
  * @property {number} shared
  * @property {number} tokens in used blocks
  */
-/** @typedef {{logical: number, block: number, from: number, to: number, fill: number, refs: number, hash: string, text: string, touch: number}} LogicalBlock */
+/**
+ * @typedef {{logical: number, block: number, from: number, to: number, fill: number, refs: number, hash: string, text: string, touch: number}} LogicalBlock
+ */
 
 /** @param {any} store */
 export function model(store) {
@@ -95,7 +119,10 @@ function touchedBy(events) {
   return touched;
 }
 
-/** @param {Record<keyof typeof TOUCH, number[]>} touched @returns {Map<number, number>} bits of TOUCH */
+/**
+ * @param {Record<keyof typeof TOUCH, number[]>} touched
+ * @returns {Map<number, number>} bits of TOUCH
+ */
 function marksOf(touched) {
   const marks = new Map();
   for (const [what, blocks] of Object.entries(touched)) {
@@ -139,7 +166,10 @@ function addOwners(pool, requests) {
     const place = pool.owners.push(id) - 1;
     for (const logical of Object.keys(table)) {
       const block = table[logical];
-      const fill = Math.max(0, Math.min(pool.blockSize, computed - Number(logical) * pool.blockSize));
+      const fill = Math.max(
+        0,
+        Math.min(pool.blockSize, computed - Number(logical) * pool.blockSize),
+      );
       if (fill > pool.fill[block]) pool.fill[block] = fill;
       if (pool.owner[block] < 0) pool.owner[block] = place;
       else if (pool.second[block] < 0) pool.second[block] = place;
@@ -179,7 +209,10 @@ export function waste(blocks, blockSize, tokens) {
   return { blocks, blockSize, tokens, room, share: room ? (room - tokens) / room : 0 };
 }
 
-/** @param {any} state @param {string | null} id @param {Pool} pool @param {Map<number, number>} marks */
+/**
+ * @param {any} state @param {string | null} id @param {Pool} pool
+ * @param {Map<number, number>} marks
+ */
 function requestOf(state, id, pool, marks) {
   const request = id === null ? null : state.requests?.[id];
   if (!request || id === null) return null;
@@ -218,7 +251,10 @@ function requestOf(state, id, pool, marks) {
   };
 }
 
-/** Text of a request's tokens from one place to another. @param {any} request @returns {(from: number, to: number) => string} */
+/**
+ * Text of a request's tokens from one place to another.
+ * @param {any} request @returns {(from: number, to: number) => string}
+ */
 function piecesOf(request) {
   const prompt = request.num_prompt_tokens ?? 0;
   const asText = Boolean(request.prompt_pieces);
@@ -226,7 +262,10 @@ function piecesOf(request) {
     const words = [];
     for (let k = from; k < to; k += 1) {
       if (k < prompt) words.push(asText ? request.prompt_pieces[k] : request.prompt_token_ids?.[k]);
-      else words.push(asText ? request.output_pieces?.[k - prompt] : request.output_token_ids?.[k - prompt]);
+      else
+        words.push(
+          asText ? request.output_pieces?.[k - prompt] : request.output_token_ids?.[k - prompt],
+        );
     }
     return words.filter((word) => word !== undefined).join(asText ? "" : " ");
   };
@@ -236,7 +275,11 @@ function piecesOf(request) {
 function queueOf(state) {
   const free = state.queues?.free ?? { length: 0 };
   const first = [];
-  for (let id = free.head; id !== undefined && first.length < QUEUE_SHOWN; id = state.blocks?.[id]?.next) {
+  for (
+    let id = free.head;
+    id !== undefined && first.length < QUEUE_SHOWN;
+    id = state.blocks?.[id]?.next
+  ) {
     first.push({ block: id, hashed: Boolean(state.blocks?.[id]?.hash) });
   }
   return { length: free.length ?? 0, first };
@@ -257,7 +300,11 @@ export function blockFacts(store, pool, id) {
       if (table[logical] !== id) continue;
       const from = Number(logical) * pool.blockSize;
       owners.push({ request: name, logical: Number(logical) });
-      if (!text) text = piecesOf(requests[name])(from, Math.min(from + pool.blockSize, requests[name].num_tokens ?? 0));
+      if (!text)
+        text = piecesOf(requests[name])(
+          from,
+          Math.min(from + pool.blockSize, requests[name].num_tokens ?? 0),
+        );
       break;
     }
   }
@@ -270,7 +317,8 @@ export function blockFacts(store, pool, id) {
     hash: block?.hash ?? "",
     fill: pool.fill[id],
     text,
-    place: pool.kind[id] === EMPTY || pool.kind[id] === CACHED_FREE ? placeInQueue(store.state, id) : -1,
+    place:
+      pool.kind[id] === EMPTY || pool.kind[id] === CACHED_FREE ? placeInQueue(store.state, id) : -1,
     last: last < 0 ? null : store.records[last],
     lastIndex: last,
   };
@@ -283,7 +331,7 @@ function placeInQueue(state, id) {
   return place;
 }
 
-// --- the pool on a canvas --------------------------------------------------------------------------
+// --- the pool on a canvas -----------------------------------------------------------------------
 
 const MAX_CELL = 42;
 const POOL_HEIGHT = 340;
@@ -330,7 +378,11 @@ class PoolPlane {
     this.left = 18 + 6.5 * String(size).length;
     const room = width - this.left;
     let cell = MAX_CELL;
-    while (cell > 4 && Math.ceil(size / Math.floor(room / cell)) * (cell + lane(cell)) > POOL_HEIGHT) cell -= cell > 12 ? 1 : 0.5;
+    while (
+      cell > 4 &&
+      Math.ceil(size / Math.floor(room / cell)) * (cell + lane(cell)) > POOL_HEIGHT
+    )
+      cell -= cell > 12 ? 1 : 0.5;
     let columns = Math.max(1, Math.floor(room / cell));
     if (columns > 10) columns -= columns % (columns >= 64 ? 16 : columns >= 24 ? 4 : 2);
     this.cell = cell;
@@ -369,7 +421,8 @@ class PoolPlane {
     for (const [id, bits] of model.marks) this.outline(c, id, bits, gap, colours);
     const chosen = this.store.selection?.block;
     if (typeof chosen === "number" && chosen < pool.size) this.ring(c, chosen, colours.text, 2.5);
-    if (this.hovered >= 0 && this.hovered < pool.size) this.ring(c, this.hovered, colours.text, 1.25);
+    if (this.hovered >= 0 && this.hovered < pool.size)
+      this.ring(c, this.hovered, colours.text, 1.25);
     if (model.queue.first.length) this.next(c, model.queue.first[0].block, colours);
   }
 
@@ -384,7 +437,10 @@ class PoolPlane {
     }
   }
 
-  /** @param {CanvasRenderingContext2D} c @param {Pool} pool @param {number} id @param {number} gap @param {string[]} hues @param {any} colours */
+  /**
+   * @param {CanvasRenderingContext2D} c @param {Pool} pool @param {number} id @param {number} gap
+   * @param {string[]} hues @param {any} colours
+   */
   drawBlock(c, pool, id, gap, hues, colours) {
     const corner = this.corner(id);
     const lined = this.cell >= 20 && ((this.model?.marks.get(id) ?? 0) & LINED) !== 0;
@@ -396,12 +452,16 @@ class PoolPlane {
     if (kind === USED) this.drawUsed(c, pool, id, x, y, side, hues, colours);
     else if (side < 12) {
       c.globalAlpha = kind === CACHED_FREE ? 0.45 : kind === NULL_BLOCK ? 0.8 : 0.55;
-      c.fillStyle = kind === CACHED_FREE ? colours.ok : kind === NULL_BLOCK ? colours.muted : colours.border;
+      c.fillStyle =
+        kind === CACHED_FREE ? colours.ok : kind === NULL_BLOCK ? colours.muted : colours.border;
       c.fillRect(x, y, side, side);
     } else this.drawFree(c, id, kind, x, y, side, colours);
   }
 
-  /** @param {CanvasRenderingContext2D} c @param {number} id @param {number} kind @param {number} x @param {number} y @param {number} side @param {any} colours */
+  /**
+   * @param {CanvasRenderingContext2D} c @param {number} id @param {number} kind @param {number} x
+   * @param {number} y @param {number} side @param {any} colours
+   */
   drawFree(c, id, kind, x, y, side, colours) {
     c.globalAlpha = 1;
     c.lineWidth = 1;
@@ -433,7 +493,10 @@ class PoolPlane {
     this.name(c, id, x, y, side, kind === CACHED_FREE ? colours.ok : colours.faint, colours);
   }
 
-  /** @param {CanvasRenderingContext2D} c @param {Pool} pool @param {number} id @param {number} x @param {number} y @param {number} side @param {string[]} hues @param {any} colours */
+  /**
+   * @param {CanvasRenderingContext2D} c @param {Pool} pool @param {number} id @param {number} x
+   * @param {number} y @param {number} side @param {string[]} hues @param {any} colours
+   */
   drawUsed(c, pool, id, x, y, side, hues, colours) {
     const hue = hues[pool.owner[id]] ?? colours.muted;
     const share = pool.fill[id] / pool.blockSize;
@@ -450,7 +513,8 @@ class PoolPlane {
       box(c, x, y, side, side, radius);
       c.restore();
     }
-    if (pool.second[id] >= 0) this.drawSecond(c, x, y, side, radius, hues[pool.second[id]] ?? colours.muted);
+    if (pool.second[id] >= 0)
+      this.drawSecond(c, x, y, side, radius, hues[pool.second[id]] ?? colours.muted);
     if (side < 12) return;
     const on = onRequestColour(colours.theme);
     if (share === 1) this.name(c, id, x, y, side, on, colours);
@@ -459,7 +523,11 @@ class PoolPlane {
     if (pool.refs[id] > 1) this.count(c, pool.refs[id], x, y, side, colours);
   }
 
-  /** The corner of a shared block has its second owner's colour. @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} side @param {number} radius @param {string} hue */
+  /**
+   * The corner of a shared block has its second owner's colour.
+   * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} side
+   * @param {number} radius @param {string} hue
+   */
   drawSecond(c, x, y, side, radius, hue) {
     c.save();
     c.beginPath();
@@ -472,7 +540,10 @@ class PoolPlane {
     c.restore();
   }
 
-  /** @param {CanvasRenderingContext2D} c @param {number} id @param {number} x @param {number} y @param {number} side @param {string} colour @param {any} colours */
+  /**
+   * @param {CanvasRenderingContext2D} c @param {number} id @param {number} x @param {number} y
+   * @param {number} side @param {string} colour @param {any} colours
+   */
   name(c, id, x, y, side, colour, colours) {
     if (side < 20) return;
     c.font = `${side >= 30 ? 11 : 9}px ${colours.mono}`;
@@ -481,10 +552,18 @@ class PoolPlane {
     c.fillText(String(id), x + side / 2, y + side / 2 + 0.5);
   }
 
-  /** The name over the edge between filled and empty. @param {CanvasRenderingContext2D} c @param {number} id @param {number} x @param {number} y @param {number} side @param {number} share @param {string} hue @param {string} on @param {any} colours */
+  /**
+   * The name over the edge between filled and empty.
+   * @param {CanvasRenderingContext2D} c @param {number} id @param {number} x @param {number} y
+   * @param {number} side @param {number} share @param {string} hue @param {string} on
+   * @param {any} colours
+   */
   splitName(c, id, x, y, side, share, hue, on, colours) {
     const edge = side * (1 - share);
-    for (const [top, height, colour] of /** @type {[number, number, string][]} */ ([[0, edge, colours.text], [edge, side - edge, on]])) {
+    for (const [top, height, colour] of /** @type {[number, number, string][]} */ ([
+      [0, edge, colours.text],
+      [edge, side - edge, on],
+    ])) {
       c.save();
       c.beginPath();
       c.rect(x, y + top, side, height);
@@ -494,7 +573,11 @@ class PoolPlane {
     }
   }
 
-  /** Its content has a hash. @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} side @param {string} colour */
+  /**
+   * Its content has a hash.
+   * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} side
+   * @param {string} colour
+   */
   hashMark(c, x, y, side, colour) {
     const size = side >= 24 ? 6 : 4;
     c.fillStyle = colour;
@@ -505,7 +588,11 @@ class PoolPlane {
     c.fill();
   }
 
-  /** How many requests hold it. @param {CanvasRenderingContext2D} c @param {number} refs @param {number} x @param {number} y @param {number} side @param {any} colours */
+  /**
+   * How many requests hold it.
+   * @param {CanvasRenderingContext2D} c @param {number} refs @param {number} x @param {number} y
+   * @param {number} side @param {any} colours
+   */
   count(c, refs, x, y, side, colours) {
     if (side < 16) return;
     const r = side >= 26 ? 7 : 5.5;
@@ -519,7 +606,11 @@ class PoolPlane {
     c.fillText(String(refs), x + side - r * 0.75, y + side - r * 0.75 + 0.5);
   }
 
-  /** What this step did: lines around the cell, and badges where there is room. @param {CanvasRenderingContext2D} c @param {number} id @param {number} bits @param {number} gap @param {any} colours */
+  /**
+   * What this step did: lines around the cell, and badges where there is room.
+   * @param {CanvasRenderingContext2D} c @param {number} id @param {number} bits @param {number} gap
+   * @param {any} colours
+   */
   outline(c, id, bits, gap, colours) {
     const { x, y } = this.centre(id);
     const roomy = this.cell >= 20;
@@ -542,7 +633,11 @@ class PoolPlane {
     c.lineWidth = 1;
   }
 
-  /** Entered in the cache: below left. Evicted from it: above right. @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {string} sign @param {string} colour @param {any} colours */
+  /**
+   * Entered in the cache: below left. Evicted from it: above right.
+   * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {string} sign
+   * @param {string} colour @param {any} colours
+   */
   badge(c, x, y, sign, colour, colours) {
     const r = this.cell >= 32 ? 6.5 : 5;
     const reach = this.cell / 2 - r + 1;
@@ -576,7 +671,10 @@ class PoolPlane {
     c.lineWidth = 1;
   }
 
-  /** @param {CanvasRenderingContext2D} c @param {number} id @param {string} colour @param {number} width */
+  /**
+   * @param {CanvasRenderingContext2D} c @param {number} id @param {string} colour
+   * @param {number} width
+   */
   ring(c, id, colour, width) {
     const { x, y } = this.centre(id);
     const side = this.cell + 2;
@@ -587,7 +685,10 @@ class PoolPlane {
     c.lineWidth = 1;
   }
 
-  /** The block that will be given next. @param {CanvasRenderingContext2D} c @param {number} id @param {any} colours */
+  /**
+   * The block that will be given next.
+   * @param {CanvasRenderingContext2D} c @param {number} id @param {any} colours
+   */
   next(c, id, colours) {
     const { x, y } = this.centre(id);
     const size = Math.max(3, this.cell * 0.14);
@@ -600,7 +701,7 @@ class PoolPlane {
     c.fill();
   }
 
-  // -- pointer and keys -------------------------------------------------------------------------
+  // -- pointer and keys --------------------------------------------------------------------------
 
   listen() {
     const { canvas } = this.plane;
@@ -614,7 +715,10 @@ class PoolPlane {
   find(event) {
     const { x, y } = this.plane.at(event);
     const column = Math.floor((x - this.left) / this.cell);
-    const id = Math.floor(Math.max(0, y - this.top - this.lane / 2) / (this.cell + this.lane)) * this.columns + column;
+    const id =
+      Math.floor(Math.max(0, y - this.top - this.lane / 2) / (this.cell + this.lane)) *
+        this.columns +
+      column;
     return column < 0 || column >= this.columns || id >= (this.model?.pool.size ?? 0) ? -1 : id;
   }
 
@@ -622,7 +726,8 @@ class PoolPlane {
   hover(event) {
     const id = this.find(event);
     this.setHover(id);
-    if (id >= 0 && this.model) this.tip.show(event, blockLines(blockFacts(this.store, this.model.pool, id), this.model));
+    if (id >= 0 && this.model)
+      this.tip.show(event, blockLines(blockFacts(this.store, this.model.pool, id), this.model));
   }
 
   /** @param {number} id */
@@ -657,7 +762,10 @@ class PoolPlane {
   }
 }
 
-/** @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} w @param {number} h @param {number} r */
+/**
+ * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} w
+ * @param {number} h @param {number} r
+ */
 function box(c, x, y, w, h, r) {
   if (r === 0) {
     c.fillRect(x, y, w, h);
@@ -667,23 +775,37 @@ function box(c, x, y, w, h, r) {
   c.fill();
 }
 
-const KIND_WORDS = ["free and empty", "free, content still cached", "in use", "the null block, never given"];
+const KIND_WORDS = [
+  "free and empty",
+  "free, content still cached",
+  "in use",
+  "the null block, never given",
+];
 
 /** @param {ReturnType<typeof blockFacts>} facts @param {Model} model @returns {string[]} */
 function blockLines(facts, model) {
   const lines = [`Block ${facts.id}: ${KIND_WORDS[facts.kind]}`];
-  for (const owner of facts.owners.slice(0, 4)) lines.push(`${owner.request}, logical block ${owner.logical}`);
-  if (facts.kind === USED) lines.push(`${facts.fill} of ${model.pool.blockSize} tokens, held by ${facts.refs}`);
-  if (facts.place >= 0) lines.push(facts.place === 0 ? "first in the free queue: given next" : `${plural(facts.place, "block")} before it in the free queue`);
+  for (const owner of facts.owners.slice(0, 4))
+    lines.push(`${owner.request}, logical block ${owner.logical}`);
+  if (facts.kind === USED)
+    lines.push(`${facts.fill} of ${model.pool.blockSize} tokens, held by ${facts.refs}`);
+  if (facts.place >= 0)
+    lines.push(
+      facts.place === 0
+        ? "first in the free queue: given next"
+        : `${plural(facts.place, "block")} before it in the free queue`,
+    );
   if (facts.hash) lines.push(`hash ${facts.hash}`);
   const bits = model.marks.get(facts.id) ?? 0;
   const did = OUTLINES.filter(([bit]) => bits & bit).map(([, name]) => name);
   if (did.length) lines.push(`in this step: ${did.join(", ")}`);
-  lines.push("measured: the engine's state at the cursor; fill is derived from num_computed_tokens");
+  lines.push(
+    "measured: the engine's state at the cursor; fill is derived from num_computed_tokens",
+  );
   return lines;
 }
 
-// --- the logical table -----------------------------------------------------------------------------
+// --- the logical table --------------------------------------------------------------------------
 
 class LogicalTable {
   /** @param {any} store */
@@ -692,14 +814,30 @@ class LogicalTable {
     this.title = el("h3", { class: "gbp-title" });
     this.body = el("tbody");
     this.table = el(
-      "table", { class: "gbp-logical" },
-      el("thead", {}, el("tr", {},
-        ...["logical", "tokens", "content", "fill", "block"].map((name) => el("th", { scope: "col", text: name })))),
+      "table",
+      { class: "gbp-logical" },
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          ...["logical", "tokens", "content", "fill", "block"].map((name) =>
+            el("th", { scope: "col", text: name }),
+          ),
+        ),
+      ),
       this.body,
     );
     this.scroll = el("div", { class: "gbp-logical-scroll" }, this.table);
     this.note = el("p", { class: "gbp-more" });
-    this.element = el("section", { class: "gbp-section gbp-table" }, this.title, this.scroll, this.note);
+    this.element = el(
+      "section",
+      { class: "gbp-section gbp-table" },
+      this.title,
+      this.scroll,
+      this.note,
+    );
   }
 
   /** @param {Model} model @param {string} theme */
@@ -712,11 +850,26 @@ class LogicalTable {
       return;
     }
     this.element.style.setProperty("--gbp-hue", requestColour(request.id, theme));
-    setText(this.title, `Block table of ${request.id} (${request.status}): ${plural(request.held, "block")}`);
-    setText(this.note, request.held === 0 ? this.emptyWords(request) : request.left > 0 ? `${plural(request.left, "block")} before these` : "");
+    setText(
+      this.title,
+      `Block table of ${request.id} (${request.status}): ${plural(request.held, "block")}`,
+    );
+    setText(
+      this.note,
+      request.held === 0
+        ? this.emptyWords(request)
+        : request.left > 0
+          ? `${plural(request.left, "block")} before these`
+          : "",
+    );
     this.note.hidden = this.note.textContent === "";
-    reconcile(this.body, request.blocks, (item) => String(item.logical), () => this.row(),
-      (row, item) => this.fillRow(row, item, pool));
+    reconcile(
+      this.body,
+      request.blocks,
+      (item) => String(item.logical),
+      () => this.row(),
+      (row, item) => this.fillRow(row, item, pool),
+    );
   }
 
   /** @param {{id: string, status: string}} request */
@@ -729,9 +882,13 @@ class LogicalTable {
   row() {
     const button = el("button", { type: "button", class: "gbp-to" });
     const row = el(
-      "tr", {},
-      el("th", { scope: "row" }), el("td", { class: "gbp-range" }), el("td", { class: "gbp-content" }),
-      el("td", {}, el("span", { class: "gbp-fill" }, el("i"))), el("td", {}, button),
+      "tr",
+      {},
+      el("th", { scope: "row" }),
+      el("td", { class: "gbp-range" }),
+      el("td", { class: "gbp-content" }),
+      el("td", {}, el("span", { class: "gbp-fill" }, el("i"))),
+      el("td", {}, button),
     );
     row.addEventListener("click", () => this.store.select({ block: Number(button.dataset.block) }));
     return row;
@@ -777,7 +934,7 @@ class LogicalTable {
   }
 }
 
-// --- panel -----------------------------------------------------------------------------------------
+// --- panel --------------------------------------------------------------------------------------
 
 class BlocksPanel {
   /** @param {HTMLElement} root @param {any} store */
@@ -797,19 +954,45 @@ class BlocksPanel {
     this.links.canvas.setAttribute("role", "presentation");
     this.links.canvas.removeAttribute("aria-label");
     const pool = el(
-      "section", { class: "gbp-section gbp-poolside" },
-      el("div", { class: "gbp-poolhead" }, el("h3", { class: "gbp-title", text: "Physical pool" }), el("span", { class: "gbp-now-label", text: "in this step" }), this.touches),
-      this.pool.plane.canvas, poolLegend(),
+      "section",
+      { class: "gbp-section gbp-poolside" },
+      el(
+        "div",
+        { class: "gbp-poolhead" },
+        el("h3", { class: "gbp-title", text: "Physical pool" }),
+        el("span", { class: "gbp-now-label", text: "in this step" }),
+        this.touches,
+      ),
+      this.pool.plane.canvas,
+      poolLegend(),
     );
     this.poolside = pool;
     this.columns = el("div", { class: "gbp-columns" }, this.table.element, pool, this.links.canvas);
-    this.below = el("div", { class: "gbp-below" },
-      el("section", { class: "gbp-section" }, this.queueTitle, this.queue), this.detail, this.waste);
-    this.twin = new Twin("Blocks in use, at the cursor", ["Block", "Owner", "References", "Tokens", "Hash"], () => this.twinRows());
-    this.element.append(this.sentence.element, this.stats, this.columns, this.below, this.twin.element);
+    this.below = el(
+      "div",
+      { class: "gbp-below" },
+      el("section", { class: "gbp-section" }, this.queueTitle, this.queue),
+      this.detail,
+      this.waste,
+    );
+    this.twin = new Twin(
+      "Blocks in use, at the cursor",
+      ["Block", "Owner", "References", "Tokens", "Hash"],
+      () => this.twinRows(),
+    );
+    this.element.append(
+      this.sentence.element,
+      this.stats,
+      this.columns,
+      this.below,
+      this.twin.element,
+    );
     root.append(this.element);
     this.key = "";
-    this.redraw = redrawOnChange(this.element, (force) => this.update(force), [this.poolside, this.columns]);
+    this.redraw = redrawOnChange(this.element, (force) => this.update(force), [
+      this.poolside,
+      this.columns,
+    ]);
     this.pool.redraw = () => this.drawPool();
     this.linesKey = "";
     this.pointed = -1;
@@ -817,7 +1000,9 @@ class BlocksPanel {
       this.linesKey = "";
       this.drawLinks();
     });
-    this.table.body.addEventListener("mouseover", (event) => this.point(/** @type {Element} */ (event.target)));
+    this.table.body.addEventListener("mouseover", (event) =>
+      this.point(/** @type {Element} */ (event.target)),
+    );
     this.table.body.addEventListener("mouseleave", () => this.point(null));
   }
 
@@ -840,7 +1025,9 @@ class BlocksPanel {
     this.drawDetail(this.data);
     this.drawWaste(this.data);
     this.drawLinks();
-    this.pool.plane.label(`The pool: ${this.data.pool.used} of ${this.data.pool.size} blocks in use, ${this.data.pool.free} free. Arrow keys move from block to block.`);
+    this.pool.plane.label(
+      `The pool: ${this.data.pool.used} of ${this.data.pool.size} blocks in use, ${this.data.pool.free} free. Arrow keys move from block to block.`,
+    );
     this.twin.later();
   }
 
@@ -864,39 +1051,87 @@ class BlocksPanel {
     const asked = counters.prefix_queries ?? 0;
     /** @type {[string, string, string, string][]} */
     const items = [
-      ["in use", count(pool.used), `measured: blocks with a reference count above 0, of ${count(pool.size)}; block 0 is never given`, `of ${count(Math.max(0, pool.size - 1))} blocks`],
+      [
+        "in use",
+        count(pool.used),
+        `measured: blocks with a reference count above 0, of ${count(pool.size)}; block 0 is never given`,
+        `of ${count(Math.max(0, pool.size - 1))} blocks`,
+      ],
       ["shared", count(pool.shared), "measured: blocks with a reference count above 1", ""],
-      ["free", count(pool.free), "measured: blocks in the free queue", pool.freeCached ? `${count(pool.freeCached)} still cached` : ""],
-      ["waste", percent(data.waste.share), "derived: (blocks × block_size − tokens) / (blocks × block_size)", ""],
-      ["prefix hits", asked ? percent((counters.prefix_hits ?? 0) / asked) : "–", `derived: ${count(counters.prefix_hits ?? 0)} of ${count(asked)} tokens looked up so far`, asked ? `${count(counters.prefix_hits ?? 0)} of ${count(asked)} tokens` : data.caching ? "" : "caching is off"],
+      [
+        "free",
+        count(pool.free),
+        "measured: blocks in the free queue",
+        pool.freeCached ? `${count(pool.freeCached)} still cached` : "",
+      ],
+      [
+        "waste",
+        percent(data.waste.share),
+        "derived: (blocks × block_size − tokens) / (blocks × block_size)",
+        "",
+      ],
+      [
+        "prefix hits",
+        asked ? percent((counters.prefix_hits ?? 0) / asked) : "–",
+        `derived: ${count(counters.prefix_hits ?? 0)} of ${count(asked)} tokens looked up so far`,
+        asked
+          ? `${count(counters.prefix_hits ?? 0)} of ${count(asked)} tokens`
+          : data.caching
+            ? ""
+            : "caching is off",
+      ],
     ];
-    reconcile(this.stats, items, ([name]) => name,
-      ([name]) => el("div", {}, el("dt", { text: name }), el("dd", {}, el("span", { class: "gbp-num gb-truth" }), el("small"))),
+    reconcile(
+      this.stats,
+      items,
+      ([name]) => name,
+      ([name]) =>
+        el(
+          "div",
+          {},
+          el("dt", { text: name }),
+          el("dd", {}, el("span", { class: "gbp-num gb-truth" }), el("small")),
+        ),
       (node, [, value, how, aside]) => {
         const [number, small] = node.lastChild.children;
         setText(number, value);
         number.title = how;
         number.dataset.truth = how.split(":")[0];
         setText(small, aside);
-      });
+      },
+    );
   }
 
   /** @param {Model} data */
   drawTouches(data) {
-    reconcile(this.touches, OUTLINES.filter(([, name]) => name !== "uncached" || data.touched.uncached.length), ([, name]) => name,
-      ([, name]) => el("li", {}, el("i", { class: `gbp-mark is-${name}`, "aria-hidden": "true" }), el("b", { class: "gbp-num" }), ` ${name}`),
+    reconcile(
+      this.touches,
+      OUTLINES.filter(([, name]) => name !== "uncached" || data.touched.uncached.length),
+      ([, name]) => name,
+      ([, name]) =>
+        el(
+          "li",
+          {},
+          el("i", { class: `gbp-mark is-${name}`, "aria-hidden": "true" }),
+          el("b", { class: "gbp-num" }),
+          ` ${name}`,
+        ),
       (node, [, name]) => {
         const blocks = data.touched[/** @type {keyof typeof TOUCH} */ (name)];
         setText(node.children[1], String(blocks.length));
         node.classList.toggle("is-none", blocks.length === 0);
         node.title = `measured: ${plural(blocks.length, "block")} named by this step's events${blocks.length ? `: ${blocks.slice(0, 24).join(", ")}` : ""}`;
-      });
+      },
+    );
   }
 
   /** @param {Model} data */
   drawQueue(data) {
     setText(this.queueTitle, `Free queue, in order: ${plural(data.queue.length, "block")}`);
-    reconcile(this.queue, data.queue.first, (item) => `${item.block}`,
+    reconcile(
+      this.queue,
+      data.queue.first,
+      (item) => `${item.block}`,
       (item) => {
         const button = el("button", { type: "button", class: "gbp-chip", text: item.block });
         button.addEventListener("click", () => this.store.select({ block: item.block }));
@@ -908,7 +1143,8 @@ class BlocksPanel {
         chip.classList.toggle("is-next", item === data.queue.first[0]);
         chip.classList.toggle("is-selected", this.store.selection?.block === item.block);
         chip.title = `measured: block ${item.block}${item === data.queue.first[0] ? ", given next" : ""}${item.hashed ? ", its content is still cached; giving it evicts that" : ", empty"}`;
-      });
+      },
+    );
     const more = data.queue.length - data.queue.first.length;
     this.queue.dataset.more = more > 0 ? `+${count(more)} more` : "";
   }
@@ -919,26 +1155,44 @@ class BlocksPanel {
     if (typeof id !== "number" || id >= data.pool.size) {
       this.detail.replaceChildren(
         el("h3", { class: "gbp-title", text: "Block" }),
-        el("p", { class: "gbp-more", text: "Select a block to see whose it is, what it holds and what happened to it last." }));
+        el("p", {
+          class: "gbp-more",
+          text: "Select a block to see whose it is, what it holds and what happened to it last.",
+        }),
+      );
       return;
     }
     const facts = blockFacts(this.store, data.pool, id);
     const rows = [
       ["state", KIND_WORDS[facts.kind]],
-      ["owners", facts.owners.map((owner) => `${owner.request} L${owner.logical}`).join(", ") || "nobody"],
+      [
+        "owners",
+        facts.owners.map((owner) => `${owner.request} L${owner.logical}`).join(", ") || "nobody",
+      ],
       ["references", String(facts.refs)],
       ["hash", facts.hash || "none"],
     ];
     if (facts.kind === USED) rows.push(["fill", `${facts.fill} of ${data.pool.blockSize} tokens`]);
-    if (facts.place >= 0) rows.push(["free queue", facts.place === 0 ? "first: given next" : `${plural(facts.place, "block")} before it`]);
+    if (facts.place >= 0)
+      rows.push([
+        "free queue",
+        facts.place === 0 ? "first: given next" : `${plural(facts.place, "block")} before it`,
+      ]);
     if (facts.text) rows.push(["content", quote(facts.text, 140)]);
     const list = el("dl", { class: "gbp-facts" });
     for (const [name, value] of rows) {
-      const how = name === "fill" ? truth("derived", "num_computed_tokens of its owner − logical index × block size", value) : truth("measured", "the engine's state at the cursor", value);
+      const how =
+        name === "fill"
+          ? truth("derived", "num_computed_tokens of its owner − logical index × block size", value)
+          : truth("measured", "the engine's state at the cursor", value);
       list.append(el("dt", { text: name }), el("dd", {}, how));
     }
     if (facts.last) {
-      const link = el("button", { type: "button", class: "gbp-link", text: `step ${facts.last.step}: ${eventPhrase(facts.last)}` });
+      const link = el("button", {
+        type: "button",
+        class: "gbp-link",
+        text: `step ${facts.last.step}: ${eventPhrase(facts.last)}`,
+      });
       link.addEventListener("click", () => this.store.seek(facts.lastIndex));
       list.append(el("dt", { text: "last event" }), el("dd", {}, link));
     }
@@ -948,16 +1202,29 @@ class BlocksPanel {
   /** @param {Model} data */
   drawWaste(data) {
     const formula = (/** @type {string} */ who, /** @type {ReturnType<typeof waste>} */ part) =>
-      el("p", { class: "gbp-formula" }, el("b", { text: who }), " ",
+      el(
+        "p",
+        { class: "gbp-formula" },
+        el("b", { text: who }),
+        " ",
         part.blocks === 0
           ? "holds no blocks"
-          : truth("derived", "(blocks × block_size − tokens) / (blocks × block_size); shared blocks count once",
-            `(${count(part.blocks)} × ${part.blockSize} − ${count(part.tokens)}) / (${count(part.blocks)} × ${part.blockSize}) = ${percent(part.share)}`));
+          : truth(
+              "derived",
+              "(blocks × block_size − tokens) / (blocks × block_size); shared blocks count once",
+              `(${count(part.blocks)} × ${part.blockSize} − ${count(part.tokens)}) / (${count(part.blocks)} × ${part.blockSize}) = ${percent(part.share)}`,
+            ),
+      );
     const lines = [formula("pool", data.waste)];
     if (data.request) lines.push(formula(data.request.id, data.request.waste));
     this.waste.replaceChildren(
-      el("h3", { class: "gbp-title", text: "Waste: held, but without a token" }), ...lines,
-      el("p", { class: "gbp-more", text: "(blocks × block size − tokens) / (blocks × block size). Only the last block of a request can be part empty." }));
+      el("h3", { class: "gbp-title", text: "Waste: held, but without a token" }),
+      ...lines,
+      el("p", {
+        class: "gbp-more",
+        text: "(blocks × block size − tokens) / (blocks × block size). Only the last block of a request can be part empty.",
+      }),
+    );
   }
 
   /** Where lines begin and the pool lies: measured only where the table or the sizes changed. */
@@ -991,19 +1258,27 @@ class BlocksPanel {
       c.beginPath();
       for (const anchor of lines.anchors) {
         const item = data.request.blocks[anchor.place];
-        if (item && this.isStrong(item, anchor.place) === strong) this.link(c, anchor, item.block, lines);
+        if (item && this.isStrong(item, anchor.place) === strong)
+          this.link(c, anchor, item.block, lines);
       }
       c.stroke();
     }
     c.globalAlpha = 1;
   }
 
-  /** Lines of this step, of the selection and under the pointer stand out. @param {LogicalBlock} item @param {number} place */
+  /**
+   * Lines of this step, of the selection and under the pointer stand out.
+   * @param {LogicalBlock} item @param {number} place
+   */
   isStrong(item, place) {
     return item.touch !== 0 || place === this.pointed || item.block === this.store.selection?.block;
   }
 
-  /** From a row of the table into the lane above the block's cell, along it, and down. @param {CanvasRenderingContext2D} c @param {{x: number, y: number}} anchor @param {number} block @param {{left: number, top: number}} lines */
+  /**
+   * From a row of the table into the lane above the block's cell, along it, and down.
+   * @param {CanvasRenderingContext2D} c @param {{x: number, y: number}} anchor
+   * @param {number} block @param {{left: number, top: number}} lines
+   */
   link(c, anchor, block, { left, top }) {
     const { cell, lane: height } = this.pool;
     const corner = this.pool.corner(block);
@@ -1012,7 +1287,14 @@ class BlocksPanel {
     const enter = left + 2;
     const r = Math.max(0, Math.min(4, height / 2));
     c.moveTo(anchor.x + 1, anchor.y);
-    c.bezierCurveTo(anchor.x + (enter - anchor.x) * 0.6, anchor.y, anchor.x + (enter - anchor.x) * 0.45, y, enter, y);
+    c.bezierCurveTo(
+      anchor.x + (enter - anchor.x) * 0.6,
+      anchor.y,
+      anchor.x + (enter - anchor.x) * 0.45,
+      y,
+      enter,
+      y,
+    );
     c.lineTo(Math.max(enter, x - r), y);
     c.quadraticCurveTo(x, y, x, y + r);
     c.lineTo(x, top + corner.y + 2);
@@ -1024,7 +1306,13 @@ class BlocksPanel {
     const rows = [];
     for (let id = 0; id < data.pool.size && rows.length < 60; id += 1) {
       if (data.pool.kind[id] !== USED) continue;
-      rows.push([String(id), data.pool.owners[data.pool.owner[id]] ?? "", String(data.pool.refs[id]), String(data.pool.fill[id]), this.store.state.blocks?.[id]?.hash ?? "none"]);
+      rows.push([
+        String(id),
+        data.pool.owners[data.pool.owner[id]] ?? "",
+        String(data.pool.refs[id]),
+        String(data.pool.fill[id]),
+        this.store.state.blocks?.[id]?.hash ?? "none",
+      ]);
     }
     return rows;
   }

@@ -8,8 +8,20 @@
 import { el, reconcile, setAttribute, setText } from "./dom.js";
 import { count, micros, onRequestColour, plural, requestColour } from "./format.js";
 import {
-  Plane, Sentence, Tip, Twin, atCursor, fit, legend, redrawOnChange, roundRect, section, seekStep,
-  sentenceOf, shownRequest, stepOf,
+  Plane,
+  Sentence,
+  Tip,
+  Twin,
+  atCursor,
+  fit,
+  legend,
+  redrawOnChange,
+  roundRect,
+  section,
+  seekStep,
+  sentenceOf,
+  shownRequest,
+  stepOf,
 } from "./panel_parts.js";
 import { reasonPhrase } from "./sentences.js";
 import { timing, traceIndex } from "./trace_index.js";
@@ -19,11 +31,13 @@ export const VIEW = "request-lifecycle";
 const MAX_STREAMS = 8;
 const MAX_PIECES = 240;
 
-// --- model -----------------------------------------------------------------------------------------
+// --- model --------------------------------------------------------------------------------------
 
 /** @typedef {import("./trace_index.js").TraceIndex} TraceIndex */
 /** @typedef {import("./trace_index.js").Row} Row */
-/** @typedef {"prefill" | "decode" | "taken-back" | "submitted" | "waiting" | "preempted" | "idle"} CellKind */
+/**
+ * @typedef {"prefill" | "decode" | "taken-back" | "submitted" | "waiting" | "preempted" | "idle"} CellKind
+ */
 /**
  * @typedef {Object} Cell one request in one step
  * @property {number} step
@@ -149,7 +163,9 @@ function preemptedBy(mark) {
   return [mark.facts.by ? `for ${mark.facts.by}` : "", why].filter(Boolean).join(": ");
 }
 
-/** The requests whose text is shown: the selected one, then those alive, then the last that ended. */
+/**
+ * The requests whose text is shown: the selected one, then those alive, then the last that ended.
+ */
 function streamsOf(/** @type {any} */ store, /** @type {TraceIndex} */ index) {
   const requests = store.state?.requests ?? {};
   const chosen = store.selection?.request;
@@ -177,9 +193,10 @@ function streamOf(store, index, id, request) {
   return {
     id,
     status: request.status,
-    why: request.status === "finished"
-      ? (row.end && row.end.i <= store.cursor && reasonPhrase(row.end.reason)) || ""
-      : (stopped && stopped.i <= store.cursor && reasonPhrase(stopped.reason)) || "",
+    why:
+      request.status === "finished"
+        ? (row.end && row.end.i <= store.cursor && reasonPhrase(row.end.reason)) || ""
+        : (stopped && stopped.i <= store.cursor && reasonPhrase(stopped.reason)) || "",
     finish: request.finish_reason ?? "",
     prompt: request.prompt_pieces ?? (request.prompt_token_ids ?? []).map(String),
     asIds: !request.prompt_pieces,
@@ -189,7 +206,9 @@ function streamOf(store, index, id, request) {
     known: request.num_tokens ?? 0,
     maxTokens: request.max_tokens ?? 0,
     preemptions: request.num_preemptions ?? 0,
-    output: Object.keys(outputs).map((place) => pieces[place] ?? (request.prompt_pieces ? "" : String(outputs[place]))),
+    output: Object.keys(outputs).map(
+      (place) => pieces[place] ?? (request.prompt_pieces ? "" : String(outputs[place])),
+    ),
     now: current ? { from: share.from, to: share.from + share.tokens } : null,
     newOutput: row.tokens.filter((token) => token.step === step && token.i <= store.cursor).length,
     timing: timing(index, row, store.cursor),
@@ -199,19 +218,26 @@ function streamOf(store, index, id, request) {
 /** @typedef {ReturnType<typeof model>} Model */
 /** @typedef {ReturnType<typeof streamOf>} Stream */
 
-// --- words for a cell ------------------------------------------------------------------------------
+// --- words for a cell ---------------------------------------------------------------------------
 
 /** @type {Record<string, string>} */
 const KIND_WORDS = {
-  prefill: "prefill", decode: "decode", "taken-back": "tokens taken back", submitted: "submitted",
-  waiting: "waiting", preempted: "preempted, waiting again", idle: "running, got nothing",
+  prefill: "prefill",
+  decode: "decode",
+  "taken-back": "tokens taken back",
+  submitted: "submitted",
+  waiting: "waiting",
+  preempted: "preempted, waiting again",
+  idle: "running, got nothing",
 };
 
 /** @param {string} id @param {Cell} cell @returns {string[]} */
 function cellLines(id, cell) {
   const lines = [`${id} · step ${cell.step}`];
   if (cell.tokens !== undefined && cell.from !== undefined) {
-    lines.push(`${KIND_WORDS[cell.kind ?? ""]}: ${plural(cell.tokens, "token")}, positions ${cell.from} to ${cell.from + cell.tokens - 1} of ${cell.known} known`);
+    lines.push(
+      `${KIND_WORDS[cell.kind ?? ""]}: ${plural(cell.tokens, "token")}, positions ${cell.from} to ${cell.from + cell.tokens - 1} of ${cell.known} known`,
+    );
     if (cell.why) lines.push(cell.why);
   } else if (cell.kind) lines.push(KIND_WORDS[cell.kind]);
   if (cell.stopped) lines.push(`not admitted: ${cell.stopped}`);
@@ -222,7 +248,7 @@ function cellLines(id, cell) {
   return lines;
 }
 
-// --- timeline --------------------------------------------------------------------------------------
+// --- timeline -----------------------------------------------------------------------------------
 
 const GUTTER = 84;
 const RIGHT = 44;
@@ -267,7 +293,8 @@ class Timeline {
     const latest = Math.max(first, index.lastStep - fits + 1);
     if (step !== this.lastStep) this.pan = 0;
     this.lastStep = step;
-    if (step < this.from + 1 || step > this.from + fits - 2) this.from = step - Math.round(fits * 0.72);
+    if (step < this.from + 1 || step > this.from + fits - 2)
+      this.from = step - Math.round(fits * 0.72);
     this.from = Math.max(first, Math.min(latest, this.from));
     const from = Math.max(first, Math.min(latest, this.from + Math.round(this.pan)));
     return { from, to: from + fits - 1 };
@@ -280,7 +307,10 @@ class Timeline {
 
   shownFrom = 0;
 
-  /** @param {Model} model @param {import("./panel_parts.js").Palette} colours @param {number} width @param {{from: number, to: number}} window @param {number} height of what is in view */
+  /**
+   * @param {Model} model @param {import("./panel_parts.js").Palette} colours @param {number} width
+   * @param {{from: number, to: number}} window @param {number} height of what is in view
+   */
   draw(model, colours, width, window, height) {
     this.model = model;
     this.shownFrom = window.from;
@@ -291,7 +321,10 @@ class Timeline {
     if (!this.inside) this.showAlive(model, height);
   }
 
-  /** Scroll so that those who are alive at the cursor are in view. @param {Model} model @param {number} height */
+  /**
+   * Scroll so that those who are alive at the cursor are in view.
+   * @param {Model} model @param {number} height
+   */
   showAlive(model, height) {
     const alive = (/** @type {Model["rows"][0]} */ row) =>
       row.cells.some((cell) => cell.step === model.step && cell.kind !== null && !cell.future);
@@ -332,12 +365,18 @@ class Timeline {
     this.playhead(c, model, colours, top - 8, whole);
   }
 
-  /** @param {CanvasRenderingContext2D} c @param {Model["steps"][0]} bar @param {Model} model @param {any} colours @param {number} top @param {number} height */
+  /**
+   * @param {CanvasRenderingContext2D} c @param {Model["steps"][0]} bar @param {Model} model
+   * @param {any} colours @param {number} top @param {number} height
+   */
   drawBar(c, bar, model, colours, top, height) {
     const w = Math.max(3, this.column - 3);
     const x = this.x(bar.step) + (this.column - w) / 2;
     const scale = height / Math.max(1, model.budget);
-    const given = bar.segments.reduce((sum, segment) => sum + (segment.future ? 0 : segment.tokens), 0);
+    const given = bar.segments.reduce(
+      (sum, segment) => sum + (segment.future ? 0 : segment.tokens),
+      0,
+    );
     let y = top + height;
     let slivers = 0;
     for (const segment of bar.segments) {
@@ -347,7 +386,17 @@ class Timeline {
         slivers += h; // too thin to be told apart: drawn as one, at its true height
         continue;
       }
-      this.drawSegment(c, x, y, w, h, slivers, segment.future, requestColour(segment.request, colours.theme), colours);
+      this.drawSegment(
+        c,
+        x,
+        y,
+        w,
+        h,
+        slivers,
+        segment.future,
+        requestColour(segment.request, colours.theme),
+        colours,
+      );
       slivers = 0;
     }
     if (slivers > 0) this.drawSegment(c, x, y, w, 0, slivers, bar.future, "", colours);
@@ -359,7 +408,11 @@ class Timeline {
     c.fillText(count(given), x + w / 2, top - 8);
   }
 
-  /** @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} w @param {number} h @param {number} slivers height of those below it @param {boolean} future @param {string} colour @param {any} colours */
+  /**
+   * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} w
+   * @param {number} h @param {number} slivers height of those below it @param {boolean} future
+   * @param {string} colour @param {any} colours
+   */
   drawSegment(c, x, y, w, h, slivers, future, colour, colours) {
     c.globalAlpha = future ? FUTURE : 1;
     if (slivers > 0) {
@@ -371,7 +424,10 @@ class Timeline {
     c.fillRect(x, y, w, h > 3 ? h - 0.75 : h);
   }
 
-  /** @param {CanvasRenderingContext2D} c @param {Model} model @param {any} colours @param {number} y @param {number} right */
+  /**
+   * @param {CanvasRenderingContext2D} c @param {Model} model @param {any} colours @param {number} y
+   * @param {number} right
+   */
   drawAxis(c, model, colours, y, right) {
     const every = this.column >= 28 ? 2 : this.column >= 18 ? 5 : 10;
     c.font = `10.5px ${colours.mono}`;
@@ -391,7 +447,10 @@ class Timeline {
     const text = String(model.step);
     c.font = `600 10.5px ${colours.mono}`;
     const w = c.measureText(text).width + 12;
-    const x = Math.max(GUTTER - w / 2, Math.min(right - w / 2, this.x(model.step) + this.column / 2 - w / 2));
+    const x = Math.max(
+      GUTTER - w / 2,
+      Math.min(right - w / 2, this.x(model.step) + this.column / 2 - w / 2),
+    );
     c.fillStyle = colours.event;
     roundRect(c, x, y + 5, w, 17, 5);
     c.fill();
@@ -411,7 +470,11 @@ class Timeline {
     if (model.rows.length) this.playhead(c, model, colours, 0, height);
   }
 
-  /** The cursor's step as a faint column. @param {CanvasRenderingContext2D} c @param {Model} model @param {any} colours @param {number} y @param {number} height */
+  /**
+   * The cursor's step as a faint column.
+   * @param {CanvasRenderingContext2D} c @param {Model} model @param {any} colours @param {number} y
+   * @param {number} height
+   */
   band(c, model, colours, y, height) {
     if (this.store.cursor < 0 || model.command) return;
     c.globalAlpha = 0.1;
@@ -420,7 +483,10 @@ class Timeline {
     c.globalAlpha = 1;
   }
 
-  /** @param {CanvasRenderingContext2D} c @param {Model} model @param {any} colours @param {number} y @param {number} height */
+  /**
+   * @param {CanvasRenderingContext2D} c @param {Model} model @param {any} colours @param {number} y
+   * @param {number} height
+   */
   playhead(c, model, colours, y, height) {
     if (this.store.cursor < 0) return;
     const x = this.x(model.step) + model.share * this.column;
@@ -432,7 +498,10 @@ class Timeline {
     c.lineWidth = 1;
   }
 
-  /** @param {CanvasRenderingContext2D} c @param {Model["rows"][0]} row @param {number} y @param {any} colours @param {number} width */
+  /**
+   * @param {CanvasRenderingContext2D} c @param {Model["rows"][0]} row @param {number} y
+   * @param {any} colours @param {number} width
+   */
   drawRow(c, row, y, colours, width) {
     const colour = requestColour(row.id, colours.theme);
     const middle = y + ROW / 2;
@@ -453,7 +522,10 @@ class Timeline {
     for (const cell of row.cells) this.drawCell(c, cell, row.id, colour, middle, colours);
   }
 
-  /** @param {CanvasRenderingContext2D} c @param {Cell} cell @param {string} id @param {string} colour @param {number} y @param {any} colours */
+  /**
+   * @param {CanvasRenderingContext2D} c @param {Cell} cell @param {string} id
+   * @param {string} colour @param {number} y @param {any} colours
+   */
   drawCell(c, cell, id, colour, y, colours) {
     const x = this.x(cell.step);
     const w = this.column;
@@ -476,7 +548,10 @@ class Timeline {
     }
   }
 
-  /** @param {CanvasRenderingContext2D} c @param {Cell} cell @param {number} x @param {number} y @param {string} colour @param {any} colours */
+  /**
+   * @param {CanvasRenderingContext2D} c @param {Cell} cell @param {number} x @param {number} y
+   * @param {string} colour @param {any} colours
+   */
   drawEnd(c, cell, x, y, colour, colours) {
     const at = x + this.column;
     c.fillStyle = cell.end?.finish === "abort" ? colours.bad : colour;
@@ -508,7 +583,7 @@ class Timeline {
     return pattern;
   }
 
-  // -- pointer and keys -------------------------------------------------------------------------
+  // -- pointer and keys --------------------------------------------------------------------------
 
   listen() {
     const canvas = this.plane.canvas;
@@ -521,9 +596,19 @@ class Timeline {
     this.bars.canvas.addEventListener("click", (event) => {
       seekStep(this.store, this.stepAt(this.bars.at(event).x));
     });
-    this.scroll.addEventListener("scroll", () => { this.top = this.scroll.scrollTop; }, { passive: true });
-    this.scroll.addEventListener("mouseenter", () => { this.inside = true; });
-    this.scroll.addEventListener("mouseleave", () => { this.inside = false; });
+    this.scroll.addEventListener(
+      "scroll",
+      () => {
+        this.top = this.scroll.scrollTop;
+      },
+      { passive: true },
+    );
+    this.scroll.addEventListener("mouseenter", () => {
+      this.inside = true;
+    });
+    this.scroll.addEventListener("mouseleave", () => {
+      this.inside = false;
+    });
     this.scroll.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
   }
 
@@ -558,9 +643,15 @@ class Timeline {
     const bar = this.model?.steps.find((item) => item.step === step);
     if (!bar || !bar.segments.length) return this.tip.hide();
     const total = bar.segments.reduce((sum, segment) => sum + segment.tokens, 0);
-    const lines = bar.segments.slice(0, 10).map((segment) => `${segment.request}: ${segment.tokens} ${segment.kind}`);
+    const lines = bar.segments
+      .slice(0, 10)
+      .map((segment) => `${segment.request}: ${segment.tokens} ${segment.kind}`);
     if (bar.segments.length > 10) lines.push(`and ${bar.segments.length - 10} more`);
-    this.tip.show(event, [`Step ${step}: ${total} of ${count(this.model?.budget ?? 0)} tokens`, ...lines, "measured: request_scheduled events"]);
+    this.tip.show(event, [
+      `Step ${step}: ${total} of ${count(this.model?.budget ?? 0)} tokens`,
+      ...lines,
+      "measured: request_scheduled events",
+    ]);
   }
 
   leave() {
@@ -600,14 +691,18 @@ class Timeline {
   /** Sideways: other steps. @param {WheelEvent} event */
   wheel(event) {
     const sideways = event.shiftKey ? event.deltaY : event.deltaX;
-    if (Math.abs(sideways) < 1 || (!event.shiftKey && Math.abs(event.deltaY) > Math.abs(sideways))) return;
+    if (Math.abs(sideways) < 1 || (!event.shiftKey && Math.abs(event.deltaY) > Math.abs(sideways)))
+      return;
     event.preventDefault();
     this.pan += sideways / this.column;
     this.redraw?.();
   }
 }
 
-/** @param {CanvasRenderingContext2D} c @param {number} x1 @param {number} y1 @param {number} x2 @param {number} y2 */
+/**
+ * @param {CanvasRenderingContext2D} c @param {number} x1 @param {number} y1 @param {number} x2
+ * @param {number} y2
+ */
 function line(c, x1, y1, x2, y2) {
   c.beginPath();
   c.moveTo(x1, y1);
@@ -615,7 +710,10 @@ function line(c, x1, y1, x2, y2) {
   c.stroke();
 }
 
-/** @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} r @param {string} colour */
+/**
+ * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} r
+ * @param {string} colour
+ */
 function dot(c, x, y, r, colour) {
   c.fillStyle = colour;
   c.beginPath();
@@ -623,7 +721,10 @@ function dot(c, x, y, r, colour) {
   c.fill();
 }
 
-/** @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} r @param {string} colour */
+/**
+ * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} r
+ * @param {string} colour
+ */
 function ring(c, x, y, r, colour) {
   c.strokeStyle = colour;
   c.lineWidth = 1.6;
@@ -633,7 +734,9 @@ function ring(c, x, y, r, colour) {
   c.lineWidth = 1;
 }
 
-/** @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {string} colour */
+/**
+ * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {string} colour
+ */
 function triangle(c, x, y, colour) {
   c.fillStyle = colour;
   c.beginPath();
@@ -643,7 +746,9 @@ function triangle(c, x, y, colour) {
   c.fill();
 }
 
-/** @typedef {(c: CanvasRenderingContext2D, x: number, y: number, w: number, cell: Cell, colour: string, colours: any, timeline: Timeline) => void} CellDraw */
+/**
+ * @typedef {(c: CanvasRenderingContext2D, x: number, y: number, w: number, cell: Cell, colour: string, colours: any, timeline: Timeline) => void} CellDraw
+ */
 /** @type {Record<string, CellDraw>} */
 const CELLS = {
   prefill(c, x, y, w, cell, colour, colours) {
@@ -701,7 +806,7 @@ const CELLS = {
   },
 };
 
-// --- text ------------------------------------------------------------------------------------------
+// --- text ---------------------------------------------------------------------------------------
 
 /** One request's text as it comes, its tokens apart, and how long they took. */
 class StreamCard {
@@ -716,12 +821,27 @@ class StreamCard {
     this.caret = el("span", { class: "gbp-caret", "aria-hidden": "true" });
     this.why = el("p", { class: "gbp-why" });
     this.times = el("dl", { class: "gbp-times" });
-    const head = el("button", { class: "gbp-card-head", type: "button" }, this.id, this.status, this.counts);
+    const head = el(
+      "button",
+      { class: "gbp-card-head", type: "button" },
+      this.id,
+      this.status,
+      this.counts,
+    );
     head.addEventListener("click", () => store.select({ request: id }));
     this.head = head;
     this.element = el(
-      "article", { class: "gbp-card" }, head, this.bar,
-      el("div", { class: "gbp-text", tabindex: 0, role: "group", "aria-label": `Text of ${id}` }, el("p", {}, this.prompt, this.output, this.caret)), this.why, this.times,
+      "article",
+      { class: "gbp-card" },
+      head,
+      this.bar,
+      el(
+        "div",
+        { class: "gbp-text", tabindex: 0, role: "group", "aria-label": `Text of ${id}` },
+        el("p", {}, this.prompt, this.output, this.caret),
+      ),
+      this.why,
+      this.times,
     );
     this.promptKey = "";
     this.marksKey = "";
@@ -739,7 +859,10 @@ class StreamCard {
     this.element.style.setProperty("--gbp-hue", requestColour(stream.id, theme));
     this.element.classList.toggle("is-selected", selected);
     setAttribute(this.head, "aria-pressed", String(selected));
-    setText(this.status, stream.status === "finished" ? `finished: ${stream.finish}` : stream.status);
+    setText(
+      this.status,
+      stream.status === "finished" ? `finished: ${stream.finish}` : stream.status,
+    );
     setAttribute(this.status, "data-status", stream.status);
     setText(this.counts, countsText(stream));
     this.counts.title = `measured: ${stream.numPrompt} prompt tokens, ${stream.hit} of them a prefix hit at the latest admission; ${stream.output.length} generated, at most ${stream.maxTokens}`;
@@ -758,9 +881,20 @@ class StreamCard {
     const now = stream.now ? stream.now.to - stream.now.from : 0;
     const before = Math.max(0, stream.computed - now);
     const hit = Math.min(stream.hit, before);
-    const parts = [["hit", hit], ["done", before - hit], ["now", Math.min(now, stream.computed)]];
-    reconcile(this.bar, parts, ([name]) => String(name), ([name]) => el("i", { class: `gbp-${name}` }),
-      (node, [, size]) => { node.style.width = `${(Number(size) / whole) * 100}%`; });
+    const parts = [
+      ["hit", hit],
+      ["done", before - hit],
+      ["now", Math.min(now, stream.computed)],
+    ];
+    reconcile(
+      this.bar,
+      parts,
+      ([name]) => String(name),
+      ([name]) => el("i", { class: `gbp-${name}` }),
+      (node, [, size]) => {
+        node.style.width = `${(Number(size) / whole) * 100}%`;
+      },
+    );
     this.bar.title = `derived: ${stream.computed} of ${stream.known} known tokens have KV (num_computed_tokens / num_tokens)`;
   }
 
@@ -773,8 +907,14 @@ class StreamCard {
     const pieces = shorten(stream.prompt);
     this.places = pieces.map(([place]) => place);
     this.prompt.classList.toggle("is-ids", stream.asIds);
-    this.prompt.replaceChildren(...pieces.map(([place, text]) =>
-      el("span", { class: place < 0 ? "gbp-gap" : "gbp-tok", text: place < 0 ? text : visibleEnds(text) })));
+    this.prompt.replaceChildren(
+      ...pieces.map(([place, text]) =>
+        el("span", {
+          class: place < 0 ? "gbp-gap" : "gbp-tok",
+          text: place < 0 ? text : visibleEnds(text),
+        }),
+      ),
+    );
   }
 
   /** @param {Stream} stream */
@@ -794,7 +934,8 @@ class StreamCard {
     for (let k = 0; k < wanted; k += 1) {
       const text = stream.output[first + k];
       if (this.texts[k] === text) continue;
-      const node = this.output.children[k] ?? this.output.appendChild(el("span", { class: "gbp-tok" }));
+      const node =
+        this.output.children[k] ?? this.output.appendChild(el("span", { class: "gbp-tok" }));
       node.textContent = visibleEnds(text);
       this.texts[k] = text;
     }
@@ -829,23 +970,43 @@ class StreamCard {
     const { ttft, itl } = stream.timing;
     const items = [];
     // A stepped or paced engine stands still between steps: then its own time stands beside it.
-    const stood = (/** @type {{us: number, engineUs: number}} */ item) => item.us > item.engineUs * 1.03;
-    const what = (/** @type {{paused: boolean}} */ item) => (item.paused ? "pauses" : "waits between steps");
-    const note = (/** @type {any} */ item) => (stood(item) ? `; the time includes the ${what(item)}` : "");
+    const stood = (/** @type {{us: number, engineUs: number}} */ item) =>
+      item.us > item.engineUs * 1.03;
+    const what = (/** @type {{paused: boolean}} */ item) =>
+      item.paused ? "pauses" : "waits between steps";
+    const note = (/** @type {any} */ item) =>
+      stood(item) ? `; the time includes the ${what(item)}` : "";
     const aside = (/** @type {any} */ item) =>
       stood(item) ? `with ${what(item)}; ${micros(item.engineUs)} in steps` : "";
     if (ttft) {
-      items.push(["first token after", micros(ttft.us), "measured",
+      items.push([
+        "first token after",
+        micros(ttft.us),
+        "measured",
         `from request_submitted to the first token${note(ttft)}`,
-        aside(ttft)]);
+        aside(ttft),
+      ]);
     }
     if (itl) {
-      items.push(["between tokens", micros(itl.us), "measured",
+      items.push([
+        "between tokens",
+        micros(itl.us),
+        "measured",
         `mean of ${itl.tokens - 1} gaps${note(itl)}`,
-        aside(itl)]);
+        aside(itl),
+      ]);
     }
-    reconcile(this.times, items, ([name]) => name,
-      ([name]) => el("div", {}, el("dt", { text: name }), el("dd", {}, el("span", { class: "gb-truth" }), el("small", { class: "gb-truth" }))),
+    reconcile(
+      this.times,
+      items,
+      ([name]) => name,
+      ([name]) =>
+        el(
+          "div",
+          {},
+          el("dt", { text: name }),
+          el("dd", {}, el("span", { class: "gb-truth" }), el("small", { class: "gb-truth" })),
+        ),
       (node, [, value, kind, how, more]) => {
         const [number, small] = node.lastChild.children;
         setText(number, value);
@@ -854,13 +1015,17 @@ class StreamCard {
         setText(small, more);
         small.dataset.truth = "derived";
         small.title = "derived: the sum of the measured times of the phases in between";
-      });
+      },
+    );
   }
 }
 
 /** @param {Stream} stream */
 function countsText(stream) {
-  const prompt = stream.hit > 0 ? `${count(stream.numPrompt)} prompt, ${count(stream.hit)} hit` : `${count(stream.numPrompt)} prompt`;
+  const prompt =
+    stream.hit > 0
+      ? `${count(stream.numPrompt)} prompt, ${count(stream.hit)} hit`
+      : `${count(stream.numPrompt)} prompt`;
   const again = stream.preemptions ? ` · preempted ${stream.preemptions}×` : "";
   return `${prompt} · ${stream.output.length}/${stream.maxTokens} out${again}`;
 }
@@ -882,7 +1047,7 @@ function shorten(pieces) {
   return [...all.slice(0, half), [-1, ` … ${count(left)} more tokens … `], ...all.slice(-half)];
 }
 
-// --- panel -----------------------------------------------------------------------------------------
+// --- panel --------------------------------------------------------------------------------------
 
 class LifecyclePanel {
   /** @param {HTMLElement} root @param {any} store */
@@ -894,16 +1059,35 @@ class LifecyclePanel {
     this.timeline = new Timeline(store, this.element);
     this.cards = el("div", { class: "gbp-cards" });
     this.more = el("p", { class: "gbp-more" });
-    this.empty = el("p", { class: "gbp-empty", text: "No request yet. Send a prompt above: its tokens, its waiting and its share of each step appear here." });
-    this.twin = new Twin("Requests over steps, at the cursor", ["Request", "Status", "Computed", "Output", "Last shares"], () => this.twinRows());
-    this.left = section("Requests over steps, against the token budget", "timeline", this.timeline.scroll, lifecycleLegend());
+    this.empty = el("p", {
+      class: "gbp-empty",
+      text: "No request yet. Send a prompt above: its tokens, its waiting and its share of each step appear here.",
+    });
+    this.twin = new Twin(
+      "Requests over steps, at the cursor",
+      ["Request", "Status", "Computed", "Output", "Last shares"],
+      () => this.twinRows(),
+    );
+    this.left = section(
+      "Requests over steps, against the token budget",
+      "timeline",
+      this.timeline.scroll,
+      lifecycleLegend(),
+    );
     this.right = section("Tokens as text", "streams", this.cards, this.more, textLegend());
-    this.element.append(this.sentence.element, this.empty, el("div", { class: "gbp-columns" }, this.left, this.right), this.twin.element);
+    this.element.append(
+      this.sentence.element,
+      this.empty,
+      el("div", { class: "gbp-columns" }, this.left, this.right),
+      this.twin.element,
+    );
     root.append(this.element);
     /** @type {Map<string, StreamCard>} */
     this.known = new Map();
     this.key = "";
-    this.redraw = redrawOnChange(this.element, (force) => this.update(force), [this.timeline.scroll]);
+    this.redraw = redrawOnChange(this.element, (force) => this.update(force), [
+      this.timeline.scroll,
+    ]);
     this.timeline.redraw = this.redraw.again;
   }
 
@@ -922,7 +1106,9 @@ class LifecyclePanel {
     if (width > 0) this.timeline.draw(data, colours, width, window, height);
     this.sentence.update();
     this.drawCards(data, colours.theme);
-    this.timeline.plane.label(`Requests over steps: step ${data.step}, ${plural(data.rows.length, "request")} shown. Arrow keys move through steps and requests.`);
+    this.timeline.plane.label(
+      `Requests over steps: step ${data.step}, ${plural(data.rows.length, "request")} shown. Arrow keys move through steps and requests.`,
+    );
     this.twin.later();
     this.data = data;
   }
@@ -930,18 +1116,34 @@ class LifecyclePanel {
   /** @param {Model} data @param {string} theme */
   drawCards(data, theme) {
     const chosen = shownRequest(this.store);
-    reconcile(this.cards, data.streams, (stream) => stream.id,
+    reconcile(
+      this.cards,
+      data.streams,
+      (stream) => stream.id,
       (stream) => {
         const card = new StreamCard(this.store, stream.id);
         this.known.set(stream.id, card);
         return card.element;
       },
-      (_, stream) => this.known.get(stream.id)?.update(stream, stream.id === chosen && stream.id === this.store.selection?.request, theme));
+      (_, stream) =>
+        this.known
+          .get(stream.id)
+          ?.update(
+            stream,
+            stream.id === chosen && stream.id === this.store.selection?.request,
+            theme,
+          ),
+    );
     for (const id of [...this.known.keys()]) {
       if (!data.streams.some((stream) => stream.id === id)) this.known.delete(id);
     }
     const hidden = data.requests - data.streams.length;
-    setText(this.more, hidden > 0 ? `and ${plural(hidden, "request")} more: select one in the timeline to read it` : "");
+    setText(
+      this.more,
+      hidden > 0
+        ? `and ${plural(hidden, "request")} more: select one in the timeline to read it`
+        : "",
+    );
     this.more.hidden = hidden <= 0;
   }
 
@@ -997,4 +1199,3 @@ export function mount(root, store) {
   panel.update(true);
   return { update: () => panel.update(), destroy: () => panel.destroy(), panel };
 }
-

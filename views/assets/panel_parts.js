@@ -8,7 +8,7 @@ import { traceIndex } from "./trace_index.js";
 
 /** @typedef {import("./sentences.js").Part} Part */
 
-// --- what the cursor is at -------------------------------------------------------------------------
+// --- what the cursor is at ----------------------------------------------------------------------
 
 /**
  * The step at the cursor, its events so far, and how far into the step the cursor is.
@@ -32,7 +32,10 @@ export function stepOf(store) {
 
 export const PHASES = ["arrive", "schedule", "prepare", "execute", "sample", "update", "output"];
 
-/** The opening sentence of a view, in parts. @param {any} store @param {string} view @returns {Part[]} */
+/**
+ * The opening sentence of a view, in parts.
+ * @param {any} store @param {string} view @returns {Part[]}
+ */
 export function sentenceOf(store, view) {
   const index = traceIndex(store);
   const { events, step } = atCursor(store);
@@ -45,11 +48,16 @@ export function sentenceOf(store, view) {
 
 /** Move the cursor to the end of a step. @param {any} store @param {number} step */
 export function seekStep(store, step) {
-  const entry = store.steps.findLast((/** @type {any} */ item) => item.step === step && !item.command);
+  const entry = store.steps.findLast(
+    (/** @type {any} */ item) => item.step === step && !item.command,
+  );
   if (entry) store.seek(entry.last);
 }
 
-/** The request a panel shows: the selected one, else the newest running, else the newest. @param {any} store */
+/**
+ * The request a panel shows: the selected one, else the newest running, else the newest.
+ * @param {any} store
+ */
 export function shownRequest(store) {
   const requests = store.state?.requests ?? {};
   const chosen = store.selection?.request;
@@ -60,12 +68,13 @@ export function shownRequest(store) {
   for (const id of order.keys()) {
     const request = requests[id];
     if (!request) continue;
-    if (request.status === "running" || best === null || requests[best].status !== "running") best = id;
+    if (request.status === "running" || best === null || requests[best].status !== "running")
+      best = id;
   }
   return best ?? ids[ids.length - 1] ?? null;
 }
 
-// --- sentence --------------------------------------------------------------------------------------
+// --- sentence -----------------------------------------------------------------------------------
 
 /** The sentence as an element: each part says which events it was made of, and leads to them. */
 export class Sentence {
@@ -88,9 +97,18 @@ export class Sentence {
   /** @param {Part} part */
   part(part) {
     if (part.seqs.length === 0) return document.createTextNode(part.text);
-    const [, lead, text] = /** @type {RegExpMatchArray} */ (part.text.match(/^((?:; |: |, | and )?)([\s\S]*)$/));
-    const from = part.seqs.length === 1 ? `event ${part.seqs[0]}` : `${part.seqs.length} events from ${part.seqs[0]}`;
-    const span = truth(part.truth ?? "measured", `from ${from} of the log; click to go there`, text);
+    const [, lead, text] = /** @type {RegExpMatchArray} */ (
+      part.text.match(/^((?:; |: |, | and )?)([\s\S]*)$/)
+    );
+    const from =
+      part.seqs.length === 1
+        ? `event ${part.seqs[0]}`
+        : `${part.seqs.length} events from ${part.seqs[0]}`;
+    const span = truth(
+      part.truth ?? "measured",
+      `from ${from} of the log; click to go there`,
+      text,
+    );
     span.className = "gbp-said";
     span.dataset.seqs = part.seqs.join(" ");
     span.addEventListener("click", () => {
@@ -102,11 +120,27 @@ export class Sentence {
   }
 }
 
-// --- colours ---------------------------------------------------------------------------------------
+// --- colours ------------------------------------------------------------------------------------
 
 const NAMES = [
-  "bg", "panel", "panel-2", "border", "text", "muted", "faint", "accent", "event", "ok", "warn",
-  "bad", "backend", "database", "cloud", "region", "font", "mono",
+  "bg",
+  "panel",
+  "panel-2",
+  "border",
+  "text",
+  "muted",
+  "faint",
+  "accent",
+  "event",
+  "ok",
+  "warn",
+  "bad",
+  "backend",
+  "database",
+  "cloud",
+  "region",
+  "font",
+  "mono",
 ];
 
 /** @typedef {Record<string, string> & {theme: string}} Palette */
@@ -117,7 +151,9 @@ export class Colours {
   constructor(root, changed) {
     this.root = root;
     const host = /** @type {ShadowRoot} */ (root.getRootNode()).host;
-    this.source = /** @type {HTMLElement} */ (root.closest("[data-theme]") ?? host?.closest("[data-theme]") ?? document.documentElement);
+    this.source = /** @type {HTMLElement} */ (
+      root.closest("[data-theme]") ?? host?.closest("[data-theme]") ?? document.documentElement
+    );
     /** @type {Palette | null} */
     this.cached = null;
     this.observer = new MutationObserver(() => {
@@ -145,9 +181,11 @@ export class Colours {
   }
 }
 
-// --- canvas ----------------------------------------------------------------------------------------
+// --- canvas -------------------------------------------------------------------------------------
 
-/** A canvas that is as sharp as the screen, is named for those who do not see it, and takes keys. */
+/**
+ * A canvas that is as sharp as the screen, is named for those who do not see it, and takes keys.
+ */
 export class Plane {
   /** @param {string} label @param {string} [className] */
   constructor(label, className = "") {
@@ -163,7 +201,8 @@ export class Plane {
 
   /** @param {string} text */
   label(text) {
-    if (this.canvas.getAttribute("aria-label") !== text) this.canvas.setAttribute("aria-label", text);
+    if (this.canvas.getAttribute("aria-label") !== text)
+      this.canvas.setAttribute("aria-label", text);
   }
 
   /**
@@ -200,7 +239,10 @@ export function roundRect(c, x, y, w, h, r) {
   c.roundRect(x, y, w, h, Math.max(0, Math.min(r, w / 2, h / 2)));
 }
 
-/** Cut text to a width. @param {CanvasRenderingContext2D} c @param {string} text @param {number} width */
+/**
+ * Cut text to a width.
+ * @param {CanvasRenderingContext2D} c @param {string} text @param {number} width
+ */
 export function fit(c, text, width) {
   if (c.measureText(text).width <= width) return text;
   let cut = text;
@@ -208,7 +250,7 @@ export function fit(c, text, width) {
   return `${cut}…`;
 }
 
-// --- tooltip ---------------------------------------------------------------------------------------
+// --- tooltip ------------------------------------------------------------------------------------
 
 /** A note beside the pointer: lines of text, the first of them the title. */
 export class Tip {
@@ -231,7 +273,8 @@ export class Tip {
     const own = this.element.getBoundingClientRect();
     const x = Math.min(event.clientX - box.left + 14, box.width - own.width - 4);
     const below = event.clientY - box.top + 18;
-    const y = event.clientY + own.height + 26 > window.innerHeight ? below - own.height - 30 : below;
+    const y =
+      event.clientY + own.height + 26 > window.innerHeight ? below - own.height - 30 : below;
     this.element.style.transform = `translate(${Math.max(4, x)}px, ${y}px)`;
   }
 
@@ -240,7 +283,7 @@ export class Tip {
   }
 }
 
-// --- the twin for those who do not see a canvas ----------------------------------------------------
+// --- the twin for those who do not see a canvas -------------------------------------------------
 
 const REST_MS = 400;
 
@@ -251,7 +294,13 @@ export class Twin {
     this.rows = rows;
     this.body = document.createElement("tbody");
     const head = el("tr", {}, ...columns.map((name) => el("th", { scope: "col" }, name)));
-    this.element = el("table", { class: "gb-sr" }, el("caption", {}, caption), el("thead", {}, head), this.body);
+    this.element = el(
+      "table",
+      { class: "gb-sr" },
+      el("caption", {}, caption),
+      el("thead", {}, head),
+      this.body,
+    );
     this.timer = 0;
   }
 
@@ -263,7 +312,9 @@ export class Twin {
   now() {
     this.timer = 0;
     const rows = this.rows().slice(0, 60);
-    this.body.replaceChildren(...rows.map((cells) => el("tr", {}, ...cells.map((cell) => el("td", {}, cell)))));
+    this.body.replaceChildren(
+      ...rows.map((cells) => el("tr", {}, ...cells.map((cell) => el("td", {}, cell)))),
+    );
   }
 
   destroy() {
@@ -271,7 +322,7 @@ export class Twin {
   }
 }
 
-// --- a panel ---------------------------------------------------------------------------------------
+// --- a panel ------------------------------------------------------------------------------------
 
 /**
  * Draw again, at most once a frame, when size or theme changed. Sizes are read here and nowhere
@@ -290,7 +341,10 @@ export function redrawOnChange(root, draw, measured = []) {
   /** @type {Map<Element, {width: number, height: number}>} */
   const sizes = new Map();
   const measure = (/** @type {Element} */ element) =>
-    sizes.set(element, { width: Math.floor(element.clientWidth), height: Math.floor(element.clientHeight) });
+    sizes.set(element, {
+      width: Math.floor(element.clientWidth),
+      height: Math.floor(element.clientHeight),
+    });
   const observer = new ResizeObserver((entries) => {
     for (const entry of entries) measure(entry.target);
     again();
@@ -313,7 +367,10 @@ export function redrawOnChange(root, draw, measured = []) {
   };
 }
 
-/** A legend: what each mark means. @param {[string, string][]} items class of the mark, its meaning */
+/**
+ * A legend: what each mark means.
+ * @param {[string, string][]} items class of the mark, its meaning
+ */
 export function legend(items) {
   const entries = items.map(([mark, meaning]) =>
     el("li", {}, el("i", { class: `gbp-mark ${mark}`, "aria-hidden": "true" }), meaning),
@@ -321,7 +378,15 @@ export function legend(items) {
   return el("ul", { class: "gbp-legend" }, ...entries);
 }
 
-/** A part of a panel under a small heading. @param {string} title @param {string} name @param {...(Node|string)} children */
+/**
+ * A part of a panel under a small heading.
+ * @param {string} title @param {string} name @param {...(Node|string)} children
+ */
 export function section(title, name, ...children) {
-  return el("section", { class: `gbp-section gbp-${name}` }, el("h3", { class: "gbp-title" }, title), ...children);
+  return el(
+    "section",
+    { class: `gbp-section gbp-${name}` },
+    el("h3", { class: "gbp-title" }, title),
+    ...children,
+  );
 }

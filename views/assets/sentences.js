@@ -33,7 +33,7 @@ import { blockList, bytes, count, list, micros, plural, quote } from "./format.j
  * @property {string} [device] that the times were measured on
  */
 
-// --- reasons -------------------------------------------------------------------------------------
+// --- reasons ------------------------------------------------------------------------------------
 
 /** @type {Record<string, (r: any) => string>} */
 export const REASON_PHRASES = {
@@ -49,8 +49,10 @@ export const REASON_PHRASES = {
   chunking_off: (r) =>
     `chunked prefill is off: its ${plural(r.wants, "token")} must go at once, and the budget has ` +
     `${r.budget_left} left`,
-  model_length_reached: (r) => `the longest length, ${plural(r.max_model_len, "token")}, is reached`,
-  whole_request: (r) => `${plural(r.wanted, "token")} ${r.wanted === 1 ? "is" : "are"} all it wanted`,
+  model_length_reached: (r) =>
+    `the longest length, ${plural(r.max_model_len, "token")}, is reached`,
+  whole_request: (r) =>
+    `${plural(r.wanted, "token")} ${r.wanted === 1 ? "is" : "are"} all it wanted`,
   budget_left: (r) => `it wanted ${r.wanted}, the budget had ${r.budget_left} left`,
   long_prefill_threshold: (r) =>
     `it wanted ${r.wanted}, one request gets at most ${r.long_prefill_token_threshold} a step`,
@@ -61,7 +63,8 @@ export const REASON_PHRASES = {
   block_filled: (r) => `full, ${plural(r.num_tokens, "token")} known and scheduled`,
   last_running: (r) => `the last of ${r.running} running`,
   lowest_priority: (r) => `the last in order of priority, with ${r.priority}`,
-  max_tokens_reached: (r) => `it has ${r.max_tokens === 1 ? "the" : "all"} ${plural(r.max_tokens, "token")} it asked for`,
+  max_tokens_reached: (r) =>
+    `it has ${r.max_tokens === 1 ? "the" : "all"} ${plural(r.max_tokens, "token")} it asked for`,
   eos_token: (r) => `the model ended the text (token ${r.token})`,
   stop_token: (r) => `token ${r.token} is one of its stop tokens`,
   stop_string: (r) => `its stop string (stop[${r.stop_index}]) appeared`,
@@ -119,7 +122,7 @@ function colon(reason) {
   return reason ? `: ${reasonPhrase(reason)}` : "";
 }
 
-// --- events --------------------------------------------------------------------------------------
+// --- events -------------------------------------------------------------------------------------
 
 /** @type {Record<string, string>} */
 const SOURCES = { page: " from the page", http: " over HTTP" };
@@ -196,21 +199,27 @@ export const EVENT_PHRASES = {
   heads_grouped: (f) =>
     `${plural(f.num_attention_heads, "query head")} share ${plural(f.num_kv_heads, "KV head")}, ` +
     `${bytes(f.kv_bytes_per_token)} of KV a token`,
-  token_sampled: (f) => `token ${f.token} ${f.greedy ? "is the likeliest" : "is drawn"} for ${f.request}`,
+  token_sampled: (f) =>
+    `token ${f.token} ${f.greedy ? "is the likeliest" : "is drawn"} for ${f.request}`,
   tokens_returned: (f) => `${plural(f.num_tokens, "sampled token")} go back to the scheduler`,
-  token_appended: (f) => `${f.request} grows by token ${f.token} to ${plural(f.num_tokens, "token")}`,
+  token_appended: (f) =>
+    `${f.request} grows by token ${f.token} to ${plural(f.num_tokens, "token")}`,
   token_dropped: (f, e) => `token ${f.token} of ${f.request} came too late${colon(e.reason)}`,
   request_finished: (f, e) =>
     `${f.request} finishes (${f.finish_reason}) after ${plural(f.num_output_tokens, "token")}${colon(e.reason)}`,
   outputs_returned: (f) =>
     `the outcome of ${plural(f.num_requests, "request")} goes to the front end, ` +
     `${f.num_finished} finished`,
-  text_emitted: (f) => `${f.request} says ${quote(f.text)} (token ${f.token}, output ${f.output_index})`,
+  text_emitted: (f) =>
+    `${f.request} says ${quote(f.text)} (token ${f.token}, output ${f.output_index})`,
   request_completed: (f) => `${f.request}'s client is told: ${f.finish_reason}`,
   engine_failed: (f) => `the engine stopped: ${f.message}`,
 };
 
-/** A request's own length stops only itself; a spent budget stops those behind it too. @param {any} f @param {Reason | undefined} reason */
+/**
+ * A request's own length stops only itself; a spent budget stops those behind it too.
+ * @param {any} f @param {Reason | undefined} reason
+ */
 function passedOverWords(f, reason) {
   const alone = !f.behind || reason?.code === "model_length_reached";
   const who = alone ? `${f.request} gets` : `${f.request} and the ${f.behind} behind it get`;
@@ -234,7 +243,7 @@ export function eventPhrase(event) {
   return why === "" || text.includes(why) ? text : `${text} (${why})`;
 }
 
-// --- what a request's share of a step is -----------------------------------------------------------
+// --- what a request's share of a step is --------------------------------------------------------
 
 /**
  * "decode" where the one token it lacks is the one it generated last, else "prefill".
@@ -244,7 +253,8 @@ export function eventPhrase(event) {
  */
 export function shareKind(facts, promptTokens) {
   if (facts.num_known_tokens - facts.num_computed_tokens !== 1) return "prefill";
-  if (promptTokens !== undefined) return facts.num_known_tokens > promptTokens ? "decode" : "prefill";
+  if (promptTokens !== undefined)
+    return facts.num_known_tokens > promptTokens ? "decode" : "prefill";
   return facts.kind === "running" ? "decode" : "prefill";
 }
 
@@ -265,16 +275,18 @@ function prefillWords(event, promptTokens) {
   const cut = event.reason && event.reason.code !== "whole_request" ? because(event.reason) : "";
   const size = `${count(f.num_tokens)}-token`;
   const a = article(f.num_tokens);
-  const skipped = f.kind !== "running" && f.num_computed_tokens > 0
-    ? ` after ${count(f.num_computed_tokens)} cached`
-    : "";
+  const skipped =
+    f.kind !== "running" && f.num_computed_tokens > 0
+      ? ` after ${count(f.num_computed_tokens)} cached`
+      : "";
   if (again) return `${a} ${size} chunk of ${f.request}, computed again${skipped}${cut}`;
-  if (reaches && f.num_computed_tokens === 0) return `the whole ${size} prompt of ${f.request}${cut}`;
+  if (reaches && f.num_computed_tokens === 0)
+    return `the whole ${size} prompt of ${f.request}${cut}`;
   if (reaches) return `the last ${size} prefill chunk of ${f.request}${skipped}${cut}`;
   return `${a} ${size} prefill chunk of ${f.request}${skipped}${cut}`;
 }
 
-// --- sentences -------------------------------------------------------------------------------------
+// --- sentences ----------------------------------------------------------------------------------
 
 /**
  * The sentence that a view opens with, made of the step's events up to the cursor.
@@ -306,7 +318,8 @@ export function sentenceParts(events, view, context = {}) {
     return oneAfterTheOther(`At step ${commands[0].step}: `, commands);
   }
   const step = rest.length > 0 ? rest[0].step : context.step;
-  if (step === undefined) return [{ text: "Nothing has happened yet: send a request, then step.", seqs: [] }];
+  if (step === undefined)
+    return [{ text: "Nothing has happened yet: send a request, then step.", seqs: [] }];
   const opening = `Step ${step}`;
   const parts =
     view === "block-allocation"
@@ -366,14 +379,19 @@ function some(events, most, words, noun) {
   const parts = shown.map((event) => ({ text: words(event), seqs: [event.seq] }));
   if (shown.length < events.length) {
     const rest = events.slice(shown.length);
-    parts.push({ text: plural(rest.length, `more ${noun}`).replace(/^1 more/, "one more"), seqs: seqs(rest) });
+    parts.push({
+      text: plural(rest.length, `more ${noun}`).replace(/^1 more/, "one more"),
+      seqs: seqs(rest),
+    });
   }
   return parts;
 }
 
 // Requests over steps: who got tokens, who waits, who lost, who is done.
 
-/** @param {string} opening @param {EngineEvent[]} events @param {Context} context @returns {Part[]} */
+/**
+ * @param {string} opening @param {EngineEvent[]} events @param {Context} context @returns {Part[]}
+ */
 function lifecycleParts(opening, events, context) {
   const batch = of(events, "batch_scheduled")[0];
   const shares = sharesInWords(events, context);
@@ -393,7 +411,8 @@ function lifecycleParts(opening, events, context) {
   } else {
     const arrived = arrivalsInWords(events);
     if (arrived.length > 0) parts.push({ text: `${opening}: `, seqs: [] }, ...arrived, ...other);
-    else if (other.length > 0) parts.push({ text: `${opening}: `, seqs: [] }, ...dropSemicolon(other));
+    else if (other.length > 0)
+      parts.push({ text: `${opening}: `, seqs: [] }, ...dropSemicolon(other));
     else return [{ text: `${opening} begins; nobody has been given tokens yet.`, seqs: [] }];
   }
   parts.push({ text: ".", seqs: [] }, ...textInWords(events));
@@ -409,7 +428,8 @@ function dropSemicolon(parts) {
 function sharesInWords(events, context) {
   const lost = of(events, "request_preempted").filter((event) => event.phase === "schedule");
   const takenBack = new Set(lost.map((event) => event.facts.request));
-  const promptTokens = (/** @type {EngineEvent} */ event) => context.promptTokens?.(event.facts.request);
+  const promptTokens = (/** @type {EngineEvent} */ event) =>
+    context.promptTokens?.(event.facts.request);
   const scheduled = of(events, "request_scheduled").filter((e) => !takenBack.has(e.facts.request));
   const prefills = scheduled.filter((e) => shareKind(e.facts, promptTokens(e)) === "prefill");
   const decodes = scheduled.filter((e) => shareKind(e.facts, promptTokens(e)) === "decode");
@@ -418,20 +438,32 @@ function sharesInWords(events, context) {
     parts.push({ text: `a decode of ${decodes[0].facts.request}`, seqs: seqs(decodes) });
   } else if (decodes.length > 1) {
     const ids = decodes.map((event) => event.facts.request);
-    const text = decodes.length > 4
-      ? `${decodes.length} decodes (${list(ids, 4)})`
-      : `decodes of ${list(ids)}`;
+    const text =
+      decodes.length > 4
+        ? `${decodes.length} decodes (${list(ids, 4)})`
+        : `decodes of ${list(ids)}`;
     parts.push({ text, seqs: seqs(decodes) });
   }
   return parts;
 }
 
-/** `r3 (33 prompt tokens) and r4 (8) join the waiting queue`. @param {EngineEvent[]} events @returns {Part[]} */
+/**
+ * `r3 (33 prompt tokens) and r4 (8) join the waiting queue`.
+ * @param {EngineEvent[]} events @returns {Part[]}
+ */
 function arrivalsInWords(events) {
   const arrived = of(events, "request_arrived");
   if (arrived.length === 0) return [];
-  const who = some(arrived, 4, (e) => `${e.facts.request} (${plural(e.facts.num_prompt_tokens, "prompt token")})`, "request");
-  return [...row(who), { text: `${arrived.length === 1 ? " joins" : " join"} the waiting queue`, seqs: [] }];
+  const who = some(
+    arrived,
+    4,
+    (e) => `${e.facts.request} (${plural(e.facts.num_prompt_tokens, "prompt token")})`,
+    "request",
+  );
+  return [
+    ...row(who),
+    { text: `${arrived.length === 1 ? " joins" : " join"} the waiting queue`, seqs: [] },
+  ];
 }
 
 /**
@@ -446,17 +478,31 @@ function lifecycleClauses(events) {
   /** @type {Part[]} */
   const parts = [
     ...some(of(events, "request_preempted"), 3, (e) => preemptedWords(e, had), "preemption"),
-    ...some(of(events, "request_passed_over"), 2, (e) => passedOverWords(e.facts, e.reason), "request passed over"),
+    ...some(
+      of(events, "request_passed_over"),
+      2,
+      (e) => passedOverWords(e.facts, e.reason),
+      "request passed over",
+    ),
     ...some(of(events, "admission_stopped"), 2, waitsWords, "stop"),
-    ...some(finished.filter((e) => !taken.has(e.facts.request)), 3, (e) => `${e.facts.request} finishes${colon(e.reason)}`, "finished request"),
+    ...some(
+      finished.filter((e) => !taken.has(e.facts.request)),
+      3,
+      (e) => `${e.facts.request} finishes${colon(e.reason)}`,
+      "finished request",
+    ),
     ...some(of(events, "token_dropped"), 2, eventPhrase, "dropped token"),
   ];
   const all = parts.map((part) => ({ ...part, text: `; ${part.text}` }));
   for (const event of aborted) {
     const f = event.facts;
-    all.push({ text: `; ${f.request} is aborted while ${f.status}${because(event.reason)}`, seqs: [event.seq] });
+    all.push({
+      text: `; ${f.request} is aborted while ${f.status}${because(event.reason)}`,
+      seqs: [event.seq],
+    });
     const end = finished.find((item) => item.facts.request === f.request);
-    if (end) all.push({ text: ` after ${plural(end.facts.num_output_tokens, "token")}`, seqs: [end.seq] });
+    if (end)
+      all.push({ text: ` after ${plural(end.facts.num_output_tokens, "token")}`, seqs: [end.seq] });
   }
   return all;
 }
@@ -490,17 +536,44 @@ function textInWords(events) {
 function blockParts(opening, events) {
   const groups = [
     some(of(events, "prefix_cache_reset"), 2, eventPhrase, "reset"),
-    verb("took ", of(events, "blocks_allocated"), 4, (e) => `${blockList(e.facts.blocks)} for ${e.facts.request}`),
+    verb(
+      "took ",
+      of(events, "blocks_allocated"),
+      4,
+      (e) => `${blockList(e.facts.blocks)} for ${e.facts.request}`,
+    ),
     hitsInWords(events),
     evictedInWords(events),
-    verb("cached ", of(events, "blocks_cached"), 4, (e) => `${blockList(e.facts.blocks)} of ${e.facts.request}`),
-    verb("dropped the hash of ", of(events, "blocks_uncached"), 2, (e) => `${blockList(e.facts.blocks)}${because(e.reason)}`),
+    verb(
+      "cached ",
+      of(events, "blocks_cached"),
+      4,
+      (e) => `${blockList(e.facts.blocks)} of ${e.facts.request}`,
+    ),
+    verb(
+      "dropped the hash of ",
+      of(events, "blocks_uncached"),
+      2,
+      (e) => `${blockList(e.facts.blocks)}${because(e.reason)}`,
+    ),
     verb("freed ", of(events, "blocks_freed"), 4, freedWords),
-    verb("found no cached prefix for ", of(events, "prefix_looked_up").filter((e) => e.facts.hit_tokens === 0), 3, (e) => `${e.facts.request}${e.reason?.code === "first_miss" ? "" : because(e.reason)}`),
-    verb("found no room for ", of(events, "allocation_failed"), 3, (e) => `${e.facts.request}${colon(e.reason)}`),
+    verb(
+      "found no cached prefix for ",
+      of(events, "prefix_looked_up").filter((e) => e.facts.hit_tokens === 0),
+      3,
+      (e) => `${e.facts.request}${e.reason?.code === "first_miss" ? "" : because(e.reason)}`,
+    ),
+    verb(
+      "found no room for ",
+      of(events, "allocation_failed"),
+      3,
+      (e) => `${e.facts.request}${colon(e.reason)}`,
+    ),
   ].filter((group) => group.length > 0);
   if (groups.length > 0) {
-    const parts = groups.flatMap((group, i) => (i === 0 ? group : [{ text: "; ", seqs: [] }, ...group]));
+    const parts = groups.flatMap((group, i) =>
+      i === 0 ? group : [{ text: "; ", seqs: [] }, ...group],
+    );
     return [{ text: `${opening} `, seqs: [] }, ...parts, { text: ".", seqs: [] }];
   }
   const batch = of(events, "batch_scheduled")[0];
@@ -522,22 +595,36 @@ function verb(verb, events, most, words) {
   return [{ text: verb, seqs: [] }, ...row(some(events, most, words, "time"))];
 }
 
-/** What was given from the cache, and how much of the request it is. @param {EngineEvent[]} events @returns {Part[]} */
+/**
+ * What was given from the cache, and how much of the request it is.
+ * @param {EngineEvent[]} events @returns {Part[]}
+ */
 function hitsInWords(events) {
   const found = of(events, "prefix_looked_up").filter((event) => event.facts.hit_tokens > 0);
   const given = of(events, "blocks_hit");
   /** @type {Part[]} */
   const parts = [];
   for (const event of given.slice(0, 3)) {
-    parts.push({ text: `${parts.length ? ", " : ""}hit cached ${blockList(event.facts.blocks)} for ${event.facts.request}`, seqs: [event.seq] });
+    parts.push({
+      text: `${parts.length ? ", " : ""}hit cached ${blockList(event.facts.blocks)} for ${event.facts.request}`,
+      seqs: [event.seq],
+    });
     const look = found.find((item) => item.facts.request === event.facts.request);
-    if (look) parts.push({ text: ` (${look.facts.hit_tokens} of its ${plural(look.facts.num_tokens, "token")}${look.facts.preempted ? ", kept since it was preempted" : ""})`, seqs: [look.seq] });
+    if (look)
+      parts.push({
+        text: ` (${look.facts.hit_tokens} of its ${plural(look.facts.num_tokens, "token")}${look.facts.preempted ? ", kept since it was preempted" : ""})`,
+        seqs: [look.seq],
+      });
   }
   const more = given.slice(3);
-  if (more.length > 0) parts.push({ text: ` and ${plural(more.length, "more hit")}`, seqs: seqs(more) });
+  if (more.length > 0)
+    parts.push({ text: ` and ${plural(more.length, "more hit")}`, seqs: seqs(more) });
   for (const look of found) {
     if (given.some((event) => event.facts.request === look.facts.request)) continue;
-    parts.push({ text: `${parts.length ? ", " : ""}found ${look.facts.hit_tokens} of ${look.facts.request}'s ${plural(look.facts.num_tokens, "token")} cached`, seqs: [look.seq] });
+    parts.push({
+      text: `${parts.length ? ", " : ""}found ${look.facts.hit_tokens} of ${look.facts.request}'s ${plural(look.facts.num_tokens, "token")} cached`,
+      seqs: [look.seq],
+    });
   }
   return parts;
 }
@@ -560,7 +647,9 @@ function freedWords(event) {
 
 // Graph and kernels: how the batch ran, and where its time went.
 
-/** @param {string} opening @param {EngineEvent[]} events @param {Context} context @returns {Part[]} */
+/**
+ * @param {string} opening @param {EngineEvent[]} events @param {Context} context @returns {Part[]}
+ */
 function graphParts(opening, events, context) {
   const dispatch = of(events, "step_dispatched")[0];
   if (!dispatch) return notDispatched(opening, events);
@@ -583,7 +672,12 @@ function notDispatched(opening, events) {
   const over = events.some((event) => ["sample", "update", "output"].includes(event.phase));
   if (batch && !over && batch.facts.num_requests > 0) {
     const tokens = batch.facts.prefill_tokens + batch.facts.decode_tokens;
-    return [{ text: `${opening} has a batch of ${plural(tokens, "token")}, not dispatched yet.`, seqs: [batch.seq] }];
+    return [
+      {
+        text: `${opening} has a batch of ${plural(tokens, "token")}, not dispatched yet.`,
+        seqs: [batch.seq],
+      },
+    ];
   }
   if (batch) return [{ text: `${opening} ran no forward of a model.`, seqs: [batch.seq] }];
   return [{ text: `${opening} has no batch yet.`, seqs: [] }];
@@ -594,10 +688,15 @@ function timesInWords(events, context) {
   /** @type {Part[]} */
   const parts = [];
   const forward = of(events, "forward_run")[0];
-  const device = context.device === undefined || context.device === "cpu" ? "the CPU" : context.device;
+  const device =
+    context.device === undefined || context.device === "cpu" ? "the CPU" : context.device;
   if (forward) {
     const where = forward.duration_us === undefined ? "" : ` (measured on ${device})`;
-    parts.push({ text: `; ${eventPhrase(forward)}${where}`, seqs: [forward.seq], truth: "measured" });
+    parts.push({
+      text: `; ${eventPhrase(forward)}${where}`,
+      seqs: [forward.seq],
+      truth: "measured",
+    });
   }
   const modules = of(events, "modules_timed")[0];
   if (modules) {
@@ -619,6 +718,11 @@ function pagesInWords(events) {
   const pages = read.reduce((sum, event) => sum + event.facts.blocks.length, 0);
   const total = read.reduce((sum, event) => sum + event.facts.num_bytes, 0);
   const who = read.length === 1 ? read[0].facts.request : plural(read.length, "request");
-  return [{ text: ` Attention read ${plural(pages, "page")} for ${who}, ${bytes(total)} (derived).`, seqs: seqs(read), truth: "derived" }];
+  return [
+    {
+      text: ` Attention read ${plural(pages, "page")} for ${who}, ${bytes(total)} (derived).`,
+      seqs: seqs(read),
+      truth: "derived",
+    },
+  ];
 }
-

@@ -79,7 +79,7 @@ export class Store {
     this.recall();
   }
 
-  // -- reading ----------------------------------------------------------------------------------
+  // -- reading -----------------------------------------------------------------------------------
 
   /** Index of the last record; -1 where there is none. */
   get head() {
@@ -91,7 +91,9 @@ export class Store {
     return this.timeline.state;
   }
 
-  /** @param {number} index @returns {StepEntry|null} the step, or the commands, that record is in */
+  /**
+   * @param {number} index @returns {StepEntry|null} the step, or the commands, that record is in
+   */
   stepAt(index) {
     let low = 0;
     let high = this.steps.length - 1;
@@ -170,7 +172,7 @@ export class Store {
     return this.cursor >= this.head;
   }
 
-  // -- the log ----------------------------------------------------------------------------------
+  // -- the log -----------------------------------------------------------------------------------
 
   /** @param {any} header a new log begins */
   begin(header) {
@@ -301,7 +303,7 @@ export class Store {
     this.timeline.moveTo(seq);
   }
 
-  // -- the cursor -------------------------------------------------------------------------------
+  // -- the cursor --------------------------------------------------------------------------------
 
   /** @param {number} index go to this record; at the head of a live engine the page follows it */
   seek(index) {
@@ -394,7 +396,7 @@ export class Store {
     return entry ? entry.first - 1 : -1;
   }
 
-  // -- commands ---------------------------------------------------------------------------------
+  // -- commands ----------------------------------------------------------------------------------
 
   get canCommand() {
     return this.live && this.engine === "own" && this.connection === "open";
@@ -444,7 +446,7 @@ export class Store {
     this.changed();
   }
 
-  // -- saved traces -----------------------------------------------------------------------------
+  // -- saved traces ------------------------------------------------------------------------------
 
   /**
    * Show a saved trace; the live engine stays where it is, and `backToLive` returns to it.
@@ -478,7 +480,7 @@ export class Store {
     this.changed();
   }
 
-  // -- what is looked at ------------------------------------------------------------------------
+  // -- what is looked at -------------------------------------------------------------------------
 
   /** @param {any} pageDocument */
   setDocument(pageDocument) {
@@ -506,7 +508,7 @@ export class Store {
     this.changed();
   }
 
-  // -- memory of the tab ------------------------------------------------------------------------
+  // -- memory of the tab -------------------------------------------------------------------------
 
   recall() {
     this.view = recalled(MEMORY.view) ?? "";
@@ -532,7 +534,7 @@ export class Store {
     });
   }
 
-  // -- subscribers ------------------------------------------------------------------------------
+  // -- subscribers -------------------------------------------------------------------------------
 
   /** @param {(store: Store) => void} listener @returns {() => void} */
   subscribe(listener) {

@@ -91,7 +91,9 @@ export class TraceIndex {
     this.rows = new Map();
     /** @type {Map<number, number[]>} indexes of the events about each block */
     this.blocks = new Map();
-    /** @type {{i: number, start: number, end: number, before: number}[]} phases of steps, in order */
+    /**
+     * @type {{i: number, start: number, end: number, before: number}[]} phases of steps, in order
+     */
     this.phases = [];
     /** @type {{i: number, mode: string}[]} */
     this.modes = [{ i: -1, mode: store.header?.state?.engine?.mode ?? "paused" }];
@@ -100,7 +102,10 @@ export class TraceIndex {
     this.takeBase(store.header?.state?.requests ?? {}, store.header?.state?.engine?.step ?? 0);
   }
 
-  /** Requests that were there before the first record. @param {Record<string, any>} requests @param {number} step */
+  /**
+   * Requests that were there before the first record.
+   * @param {Record<string, any>} requests @param {number} step
+   */
   takeBase(requests, step) {
     for (const [id, request] of Object.entries(requests)) {
       const row = this.row(id);
@@ -188,7 +193,10 @@ export class TraceIndex {
     }
   }
 
-  /** The last event about a block at or before `cursor`. @param {number} block @param {number} cursor */
+  /**
+   * The last event about a block at or before `cursor`.
+   * @param {number} block @param {number} cursor
+   */
   lastAbout(block, cursor) {
     const about = this.blocks.get(block) ?? [];
     const place = atOrBefore(about.length, (k) => about[k], cursor);
@@ -201,19 +209,30 @@ export class TraceIndex {
    */
   engineTime(i, t_us) {
     const place = atOrBefore(this.phases.length, (k) => this.phases[k].i, i - 1);
-    const done = place < 0 ? 0 : this.phases[place].before + this.phases[place].end - this.phases[place].start;
+    const done =
+      place < 0 ? 0 : this.phases[place].before + this.phases[place].end - this.phases[place].start;
     const current = this.phases[place + 1];
-    return current && t_us > current.start ? done + Math.min(t_us, current.end) - current.start : done;
+    return current && t_us > current.start
+      ? done + Math.min(t_us, current.end) - current.start
+      : done;
   }
 
-  /** Whether the engine stood still by command between two records. @param {number} from @param {number} to */
+  /**
+   * Whether the engine stood still by command between two records.
+   * @param {number} from @param {number} to
+   */
   pausedBetween(from, to) {
     const place = atOrBefore(this.modes.length, (k) => this.modes[k].i, from);
     if (this.modes[place]?.mode === "paused") return true;
-    return this.modes.some((change) => change.i > from && change.i <= to && change.mode === "paused");
+    return this.modes.some(
+      (change) => change.i > from && change.i <= to && change.mode === "paused",
+    );
   }
 
-  /** A request's status at the end of a step. @param {Row} row @param {number} step @returns {Change | null} */
+  /**
+   * A request's status at the end of a step.
+   * @param {Row} row @param {number} step @returns {Change | null}
+   */
   statusAt(row, step) {
     const place = atOrBefore(row.changes.length, (k) => row.changes[k].step, step);
     return place < 0 ? null : row.changes[place];
@@ -235,13 +254,22 @@ export function atOrBefore(length, value, limit) {
   return low - 1;
 }
 
-/** The blocks whose content or owner an event changed. @param {EngineEvent} event @returns {number[]} */
+/**
+ * The blocks whose content or owner an event changed.
+ * @param {EngineEvent} event @returns {number[]}
+ */
 function blocksOf(event) {
   if (event.type === "block_evicted") return [event.facts.block];
   return BLOCK_EVENTS.has(event.type) ? event.facts.blocks : [];
 }
 
-const BLOCK_EVENTS = new Set(["blocks_hit", "blocks_allocated", "blocks_cached", "blocks_uncached", "blocks_freed"]);
+const BLOCK_EVENTS = new Set([
+  "blocks_hit",
+  "blocks_allocated",
+  "blocks_cached",
+  "blocks_uncached",
+  "blocks_freed",
+]);
 
 /** @param {Row} row @param {EngineEvent} event @param {number} i @param {Status} status */
 function become(row, event, i, status) {
@@ -317,7 +345,13 @@ const TAKE = {
   token_appended(index, event, i) {
     const { request, token, num_tokens } = event.facts;
     const row = index.row(request);
-    row.tokens.push({ i, t_us: event.t_us, step: event.step, text: `#${token}`, index: num_tokens });
+    row.tokens.push({
+      i,
+      t_us: event.t_us,
+      step: event.step,
+      text: `#${token}`,
+      index: num_tokens,
+    });
   },
   text_emitted(index, event, i) {
     const { request, text, output_index: place } = event.facts;
@@ -343,8 +377,10 @@ export function timing(index, row, cursor) {
   const n = atOrBefore(all.length, (k) => all[k].i, cursor) + 1;
   if (n === 0) return { ttft: null, itl: null };
   const [first, last] = [all[0], all[n - 1]];
-  const engine = (/** @type {{i: number, t_us: number}} */ a, /** @type {{i: number, t_us: number}} */ b) =>
-    index.engineTime(b.i, b.t_us) - index.engineTime(a.i, a.t_us);
+  const engine = (
+    /** @type {{i: number, t_us: number}} */ a,
+    /** @type {{i: number, t_us: number}} */ b,
+  ) => index.engineTime(b.i, b.t_us) - index.engineTime(a.i, a.t_us);
   const start = row.submitted;
   const ttft = start && {
     us: first.t_us - start.t_us,

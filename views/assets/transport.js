@@ -165,7 +165,7 @@ export class Transport {
     this.resize.disconnect();
   }
 
-  // -- hands --------------------------------------------------------------------------------------
+  // -- hands -------------------------------------------------------------------------------------
 
   /** Whether forward means the engine: at the head of an engine that this page may command. */
   get commands() {
@@ -265,7 +265,7 @@ export class Transport {
     this.store.following = false;
   }
 
-  // -- updating -----------------------------------------------------------------------------------
+  // -- updating ----------------------------------------------------------------------------------
 
   update() {
     this.updateButtons();
@@ -451,7 +451,10 @@ function loadingHint(status) {
   return `The model is being made ready: ${status.message || status.stage}${share}`;
 }
 
-/** What there is to do, said next to the buttons that do it. @param {import("./store.js").Store} store */
+/**
+ * What there is to do, said next to the buttons that do it.
+ * @param {import("./store.js").Store} store
+ */
 function engineHint(store) {
   const requests = store.state.requests ?? {};
   let door = 0;

@@ -139,7 +139,7 @@ class Workspace {
     this.root.remove();
   }
 
-  // -- keys ---------------------------------------------------------------------------------------
+  // -- keys --------------------------------------------------------------------------------------
 
   /** @param {KeyboardEvent} event */
   pressed(event) {
@@ -166,7 +166,7 @@ class Workspace {
     return this.transport.key(key, shift);
   }
 
-  // -- updating -----------------------------------------------------------------------------------
+  // -- updating ----------------------------------------------------------------------------------
 
   update() {
     if (!this.store.document) return;
@@ -178,7 +178,10 @@ class Workspace {
     this.updatePanel();
   }
 
-  /** One part that cannot draw must not take the others with it. @param {string} name @param {() => void} act */
+  /**
+   * One part that cannot draw must not take the others with it.
+   * @param {string} name @param {() => void} act
+   */
   guarded(name, act) {
     try {
       act();
@@ -241,7 +244,7 @@ class Workspace {
     this.store.changed();
   }
 
-  // -- the panel ----------------------------------------------------------------------------------
+  // -- the panel ---------------------------------------------------------------------------------
 
   updatePanel() {
     const { store } = this;
