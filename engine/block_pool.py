@@ -19,7 +19,7 @@ from engine.linked_queue import LinkedQueue
 from engine.trace import Trace
 
 
-class Block:
+class KVCacheBlock:
     """One block of the pool; `prev` and `next` are its neighbours in the free queue."""
 
     __slots__ = ("block_hash", "block_id", "next", "prev", "ref_cnt")
@@ -28,8 +28,8 @@ class Block:
         self.block_id = block_id
         self.ref_cnt = 0
         self.block_hash: bytes | None = None  # of its tokens and all before, once it is full
-        self.prev: Block | None = None
-        self.next: Block | None = None
+        self.prev: KVCacheBlock | None = None
+        self.next: KVCacheBlock | None = None
 
 
 def short_hash(block_hash: bytes) -> str:
@@ -42,35 +42,35 @@ class BlockPool:
 
     def __init__(self, num_gpu_blocks: int, trace: Trace):
         self.trace = trace
-        self.blocks = [Block(block_id) for block_id in range(num_gpu_blocks)]
-        self.touched: dict[Block, None] = {}  # what the next patch has to look at
-        self.free_queue: LinkedQueue[Block] = LinkedQueue(self.touched)
+        self.blocks = [KVCacheBlock(block_id) for block_id in range(num_gpu_blocks)]
+        self.touched: dict[KVCacheBlock, None] = {}  # what the next patch has to look at
+        self.free_block_queue: LinkedQueue[KVCacheBlock] = LinkedQueue(self.touched)
         for block in self.blocks:
-            self.free_queue.append(block)
+            self.free_block_queue.append(block)
         # The blocks of each content, the one entered first at the front.
-        self.cached: dict[bytes, dict[int, Block]] = {}
+        self.cached: dict[bytes, dict[int, KVCacheBlock]] = {}
         # Block 0 is nobody's: padding and masked rows write there.
-        self.null_block = self.free_queue.popleft()
+        self.null_block = self.free_block_queue.popleft()
         self.null_block.ref_cnt = 1
 
-    def num_free_blocks(self) -> int:
+    def get_num_free_blocks(self) -> int:
         """Blocks that can be given; those with cached content count."""
-        return self.free_queue.length
+        return self.free_block_queue.length
 
-    def get_cached_block(self, block_hash: bytes) -> Block | None:
+    def get_cached_block(self, block_hash: bytes) -> KVCacheBlock | None:
         """The block with this content that was entered first, or None."""
         blocks = self.cached.get(block_hash)
         return next(iter(blocks.values())) if blocks else None
 
-    def get_new_blocks(self, count: int) -> list[Block]:
+    def get_new_blocks(self, count: int) -> list[KVCacheBlock]:
         """Take `count` blocks from the front of the free queue, evicting what they cache."""
-        if count > self.num_free_blocks():
-            raise ValueError(f"{count} blocks wanted, {self.num_free_blocks()} are free")
+        if count > self.get_num_free_blocks():
+            raise ValueError(f"{count} blocks wanted, {self.get_num_free_blocks()} are free")
         return [self._take_first() for _ in range(count)]
 
-    def _take_first(self) -> Block:
-        free = self.num_free_blocks()
-        block = self.free_queue.popleft()
+    def _take_first(self) -> KVCacheBlock:
+        free = self.get_num_free_blocks()
+        block = self.free_block_queue.popleft()
         block.ref_cnt = 1
         if block.block_hash is not None:
             evicted = BlockEvicted(block.block_id, short_hash(block.block_hash))
@@ -78,13 +78,13 @@ class BlockPool:
             self.trace.event(evicted, FreeQueueHead(free))
         return block
 
-    def cache(self, block: Block, block_hash: bytes) -> None:
+    def cache(self, block: KVCacheBlock, block_hash: bytes) -> None:
         """Enter a full block's content; other blocks may have the same."""
         block.block_hash = block_hash
         self.cached.setdefault(block_hash, {})[block.block_id] = block
         self.touched[block] = None
 
-    def uncache(self, block: Block) -> None:
+    def uncache(self, block: KVCacheBlock) -> None:
         """Forget a block's content."""
         assert block.block_hash is not None
         same = self.cached[block.block_hash]
@@ -94,25 +94,25 @@ class BlockPool:
         block.block_hash = None
         self.touched[block] = None
 
-    def touch(self, blocks: Iterable[Block]) -> int:
+    def touch(self, blocks: Iterable[KVCacheBlock]) -> int:
         """Hold cached blocks once more; returns how many of them nobody held before."""
         taken = 0
         for block in blocks:
             if block.ref_cnt == 0:
-                self.free_queue.remove(block)
+                self.free_block_queue.remove(block)
                 taken += 1
             block.ref_cnt += 1
             self.touched[block] = None
         return taken
 
-    def free_blocks(self, request_id: str, blocks: Iterable[Block]) -> None:
+    def free_blocks(self, request_id: str, blocks: Iterable[KVCacheBlock]) -> None:
         """Let go of `blocks` in the given order.
 
         What nobody holds any more goes back: without content to the front of the queue, to be
         given next; with content to the back, to stay cached as long as can be.
         """
         released: list[int] = []
-        empty: list[Block] = []
+        empty: list[KVCacheBlock] = []
         returned: list[int] = []
         for block in blocks:
             released.append(block.block_id)
@@ -123,14 +123,14 @@ class BlockPool:
                 if block.block_hash is None:
                     empty.append(block)
                 else:
-                    self.free_queue.append(block)
+                    self.free_block_queue.append(block)
         for block in reversed(empty):
-            self.free_queue.appendleft(block)
+            self.free_block_queue.appendleft(block)
         self.trace.event(BlocksFreed(request_id, tuple(released), tuple(returned)))
 
     def reset_prefix_cache(self) -> bool:
         """Forget all content; refused (False) while a block other than block 0 is held."""
-        used = len(self.blocks) - 1 - self.num_free_blocks()
+        used = len(self.blocks) - 1 - self.get_num_free_blocks()
         if used:
             self.trace.event(PrefixCacheReset(False, 0), BlocksInUse(used))
             return False

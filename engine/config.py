@@ -45,13 +45,21 @@ class EngineConfig(BaseModel):
         default="fcfs", description="first come first served, or by (priority, arrival)"
     )
     watermark: float = Field(
-        default=0.0, ge=0.0, lt=1.0, description="fraction of the pool kept free at admission"
+        default=0.0,
+        ge=0.0,
+        lt=1.0,
+        description="fraction of the pool kept free at admission, while others run",
     )
     scheduler_reserve_full_isl: bool = Field(
         default=True, description="admit a request only if its whole known sequence fits now"
     )
     enforce_eager: bool = Field(default=False, description="never replay a captured graph")
-    seed: int = Field(default=0, ge=0, lt=2**63, description="seed of requests that bring none")
+    seed: int = Field(
+        default=0,
+        ge=0,
+        lt=2**63,
+        description="with the request's id, the seed of those that bring none",
+    )
 
     @classmethod
     def parse(cls, values: dict[str, Any]) -> EngineConfig:
@@ -97,7 +105,10 @@ class SamplingParams(BaseModel):
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     top_k: int = Field(default=0, ge=0, description="0: all tokens")
     seed: int | None = Field(
-        default=None, ge=0, lt=2**63, description="None: derived from engine's seed"
+        default=None,
+        ge=0,
+        lt=2**63,
+        description="None: from the engine's seed and the request's id",
     )
     max_tokens: int = Field(default=16, ge=1)
     min_tokens: int = Field(default=0, ge=0, description="below it, nothing stops the request")
@@ -112,6 +123,11 @@ class SamplingParams(BaseModel):
             params = cls.model_validate(values)
         except ValidationError as error:
             raise ConfigError(describe(error)) from None
+        if params.min_tokens > params.max_tokens:
+            raise ConfigError(
+                f"min_tokens: {params.min_tokens} is more than max_tokens ({params.max_tokens})",
+                field="min_tokens",
+            )
         if "" in params.stop:
             raise ConfigError("stop: a stop string cannot be empty; leave it out", field="stop")
         return params

@@ -159,12 +159,12 @@ class FormulaRunner:
     def sample_tokens(self) -> ModelRunnerOutput:
         """A token for each request all of whose known tokens are computed after this step."""
         assert self.output is not None
-        tokens = {}
+        tokens: dict[str, tuple[int, ...]] = {}
         for entry in self.output.scheduled:
             request = self.requests[entry.request_id]
             if entry.num_computed_tokens + entry.num_tokens == request.num_tokens:
                 number = request.num_output_tokens + 1
-                tokens[entry.request_id] = self.token(entry.request_id, number)
+                tokens[entry.request_id] = (self.token(entry.request_id, number),)
         return ModelRunnerOutput(tokens)
 
     def drop_requests(self, request_ids: set[str]) -> None:
@@ -230,7 +230,8 @@ class Conformance:
         output = self.core.scheduler_output
         record.update(self._describe_schedule(output))
         self._run_to(Phase.UPDATE)
-        record["sampled"] = dict(self.core.sampled.sampled_token_ids)
+        sampled = self.core.sampled.sampled_token_ids
+        record["sampled"] = {key: token for key, (token,) in sampled.items()}
         record["aborted_during"] = self._abort(step, "during")
         before_update = len(self.trace.records)
         self.core.step()
@@ -290,11 +291,11 @@ class Conformance:
             "num_common_prefix_blocks": output.num_common_prefix_blocks,
             "running": [request.request_id for request in self.scheduler.running],
             "waiting": [request.request_id for request in self.scheduler.waiting],
-            "free_scheduled": self.pool.num_free_blocks(),
+            "free_scheduled": self.pool.get_num_free_blocks(),
         }
 
     def _describe_entry(self, entry: ScheduledRequest) -> dict[str, Any]:
-        table = self.scheduler.kv_cache_manager.block_tables[entry.request_id]
+        table = self.scheduler.kv_cache_manager.req_to_blocks[entry.request_id]
         item: dict[str, Any] = {
             "id": entry.request_id,
             "kind": entry.kind,
@@ -311,7 +312,7 @@ class Conformance:
         hashed, unhashed = self._hash_changes()
         events = [r for r in self.trace.records[seen:] if isinstance(r, Event)]
         finished = [r for r in self.trace.records[before_update:] if isinstance(r, Event)]
-        free = [block.block_id for block in self.pool.free_queue]
+        free = [block.block_id for block in self.pool.free_block_queue]
         return {
             "finished": [
                 [e.facts.request, e.facts.finish_reason, self._stop_reason(e.facts.request)]

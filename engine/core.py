@@ -1,8 +1,8 @@
 """One step of the engine, as phases that it can stop between.
 
-vLLM 0.26.0: `vllm/v1/engine/core.py` (`EngineCore.step`): schedule, execute, sample, update. Here
-the same calls are made one at a time, each logs what it did, and each ends with the patch of
-what changed.
+No box of its own: what the map shows between the boxes is this loop. vLLM 0.26.0:
+`vllm/v1/engine/core.py` (`EngineCore.step`): schedule, execute, sample, update. Here the same calls
+are made one at a time, each logs what it did, and each ends with the patch of what changed.
 """
 
 from __future__ import annotations
@@ -195,6 +195,7 @@ class EngineCore:
         self.trace.event(RequestAborted(request.request_id, request.status), ClientAborted())
         request.status = RequestStatus.FINISHED
         request.finish_reason = FinishReason.ABORT
+        self.scheduler.counters.requests_finished += 1
         self.scheduler.touched[request] = None
         self.trace.event(
             RequestFinished(request.request_id, FinishReason.ABORT, 0), ClientAborted()

@@ -1,11 +1,11 @@
 """The vocabulary of the log: what can happen, to whom, on which arrow, and why.
 
 An event's class stands at a box of the map and, where it travelled, on an arrow (`@at`); its
-fields are the facts. A reason's class is its code, its
-fields are the numbers behind the decision. Both are named tuples, since a running engine makes
-them by the thousand. Sizes are counts of tokens or blocks as named, times microseconds.
+fields are the facts. A reason's class is its code, its fields are the numbers behind the decision.
+Both are named tuples, since a running engine makes them by the thousand. Sizes are counts of tokens
+or blocks as named, times are microseconds.
 
-Adding an event: one class here, one `log.event(...)` where it happens, one sentence on the page.
+Adding an event: one class here, one `trace.event(...)` where it happens, one sentence on the page.
 """
 
 from __future__ import annotations
@@ -412,11 +412,15 @@ class RequestPassedOver(NamedTuple):
 
 @at("scheduler")
 class RequestPreempted(NamedTuple):
-    """A running request lost its blocks and waits again, at the front of the queue."""
+    """A running request lost its blocks and waits again, ahead of those that never ran.
+
+    (Under the priority policy: where its priority says.) What of its content is still cached when
+    it is resumed is hit; the rest is computed again.
+    """
 
     request: str
     by: str  # the request that needed blocks; "" where an abort or a reset was the cause
-    num_computed_tokens: int  # lost
+    num_computed_tokens: int  # it had
 
 
 @at("scheduler")

@@ -10,7 +10,7 @@ import hashlib
 from array import array
 from typing import NamedTuple
 
-from engine.block_pool import Block, BlockPool, short_hash
+from engine.block_pool import BlockPool, KVCacheBlock, short_hash
 from engine.config import EngineConfig
 from engine.events import (
     AllocationFailed,
@@ -32,8 +32,8 @@ from engine.trace import Trace
 class Allocation(NamedTuple):
     """Blocks a request got in one step: shared ones that hit, and new ones."""
 
-    hit_blocks: list[Block]
-    new_blocks: list[Block]
+    hit_blocks: list[KVCacheBlock]
+    new_blocks: list[KVCacheBlock]
 
 
 class KVCacheManager:
@@ -45,12 +45,12 @@ class KVCacheManager:
         self.watermark_blocks = int(config.watermark * config.num_gpu_blocks)
         self.trace = trace
         self.block_pool = BlockPool(config.num_gpu_blocks, trace)
-        self.block_tables: dict[str, list[Block]] = {}  # of the requests that hold blocks
-        self.num_cached_blocks: dict[str, int] = {}  # leading blocks of a table that are hashed
+        self.req_to_blocks: dict[str, list[KVCacheBlock]] = {}  # of the requests that hold blocks
+        self.num_cached_block: dict[str, int] = {}  # leading blocks of a table that are hashed
 
     # -- prefix look-up -------------------------------------------------------------------------
 
-    def get_computed_blocks(self, request: Request) -> list[Block]:
+    def get_computed_blocks(self, request: Request) -> list[KVCacheBlock]:
         """The longest cached prefix of a waiting request, in whole blocks.
 
         One token at least must be computed, for there is nothing to sample from otherwise: at
@@ -60,7 +60,7 @@ class KVCacheManager:
             return []
         update_block_hashes(request, self.block_size)
         limit = (request.num_tokens - 1) // self.block_size
-        hits: list[Block] = []
+        hits: list[KVCacheBlock] = []
         for block_hash in request.block_hashes[:limit]:
             block = self.block_pool.get_cached_block(block_hash)
             if block is None:
@@ -69,7 +69,7 @@ class KVCacheManager:
         self._log_lookup(request, hits, limit)
         return hits
 
-    def _log_lookup(self, request: Request, hits: list[Block], limit: int) -> None:
+    def _log_lookup(self, request: Request, hits: list[KVCacheBlock], limit: int) -> None:
         ended = len(hits) == limit
         self.trace.event(
             PrefixLookedUp(
@@ -88,7 +88,7 @@ class KVCacheManager:
         self,
         request: Request,
         num_new_tokens: int,
-        hit_blocks: list[Block] | None = None,
+        hit_blocks: list[KVCacheBlock] | None = None,
         reserve: int = 0,
         watermark_blocks: int = 0,
     ) -> Allocation | DoesNotFit:
@@ -98,14 +98,14 @@ class KVCacheManager:
         admitted; nothing is set aside for it. `watermark_blocks` must stay free beside it.
         """
         hits = hit_blocks or []
-        table = self.block_tables.get(request.request_id, [])
+        table = self.req_to_blocks.get(request.request_id, [])
         computed = request.num_computed_tokens + len(hits) * self.block_size
         # Hits that nobody holds stand in the free queue: taking them makes it shorter.
         free_hits = sum(block.ref_cnt == 0 for block in hits)
         held = len(table) + len(hits)
         needs = self._num_blocks(computed + num_new_tokens) - held
         most = max(needs, self._num_blocks(reserve) - held) + free_hits
-        free = self.block_pool.num_free_blocks()
+        free = self.block_pool.get_num_free_blocks()
         if most + watermark_blocks > free:
             shortage = DoesNotFit(most, free, watermark_blocks)
             self.trace.event(AllocationFailed(request.request_id), shortage)
@@ -120,20 +120,20 @@ class KVCacheManager:
     def _num_blocks(self, num_tokens: int) -> int:
         return -(-num_tokens // self.block_size)
 
-    def _take_hits(self, request: Request, hits: list[Block]) -> None:
+    def _take_hits(self, request: Request, hits: list[KVCacheBlock]) -> None:
         taken = self.block_pool.touch(hits)
-        self.block_tables.setdefault(request.request_id, []).extend(hits)
-        self.num_cached_blocks[request.request_id] = len(hits)
+        self.req_to_blocks.setdefault(request.request_id, []).extend(hits)
+        self.num_cached_block[request.request_id] = len(hits)
         self.trace.event(
             BlocksHit(request.request_id, tuple(block.block_id for block in hits), taken)
         )
 
-    def _take_new(self, request: Request, count: int) -> list[Block]:
+    def _take_new(self, request: Request, count: int) -> list[KVCacheBlock]:
         if count <= 0:
             return []
-        free = self.block_pool.num_free_blocks()
+        free = self.block_pool.get_num_free_blocks()
         blocks = self.block_pool.get_new_blocks(count)
-        self.block_tables.setdefault(request.request_id, []).extend(blocks)
+        self.req_to_blocks.setdefault(request.request_id, []).extend(blocks)
         self.trace.event(
             BlocksAllocated(request.request_id, tuple(block.block_id for block in blocks)),
             FreeQueueHead(free),
@@ -144,16 +144,16 @@ class KVCacheManager:
 
     def cache_blocks(self, request: Request, num_tokens: int) -> None:
         """Enter the request's blocks that are full at `num_tokens` and not entered yet."""
-        first = self.num_cached_blocks.get(request.request_id, 0)
+        first = self.num_cached_block.get(request.request_id, 0)
         last = num_tokens // self.block_size
         if last <= first:
             return
         update_block_hashes(request, self.block_size)
         hashes = request.block_hashes[first:last]
-        blocks = self.block_tables[request.request_id][first:last]
+        blocks = self.req_to_blocks[request.request_id][first:last]
         for block, block_hash in zip(blocks, hashes, strict=True):
             self.block_pool.cache(block, block_hash)
-        self.num_cached_blocks[request.request_id] = last
+        self.num_cached_block[request.request_id] = last
         parent = short_hash(request.block_hashes[first - 1]) if first else ""
         self.trace.event(
             BlocksCached(
@@ -166,20 +166,20 @@ class KVCacheManager:
             BlockFilled((last - first) * self.block_size),
         )
 
-    def uncache_blocks(self, request: Request, num_computed_tokens: int) -> list[Block]:
+    def uncache_blocks(self, request: Request, num_computed_tokens: int) -> list[KVCacheBlock]:
         """Forget the content of blocks that will not be computed: all past the computed tokens.
 
         Blocks are entered when their tokens are scheduled. Where the step is taken back before
         it ran, they would promise KV that nobody wrote.
         """
-        table = self.block_tables.get(request.request_id, [])
+        table = self.req_to_blocks.get(request.request_id, [])
         first = num_computed_tokens // self.block_size
-        last = self.num_cached_blocks.get(request.request_id, 0)
+        last = self.num_cached_block.get(request.request_id, 0)
         blocks = table[first:last]
         if blocks:
             for block in blocks:
                 self.block_pool.uncache(block)
-            self.num_cached_blocks[request.request_id] = first
+            self.num_cached_block[request.request_id] = first
             self.trace.event(
                 BlocksUncached(request.request_id, tuple(block.block_id for block in blocks))
             )
@@ -189,8 +189,8 @@ class KVCacheManager:
 
     def free(self, request: Request) -> None:
         """Let go of all blocks of a request, last to first."""
-        blocks = self.block_tables.pop(request.request_id, [])
-        self.num_cached_blocks.pop(request.request_id, None)
+        blocks = self.req_to_blocks.pop(request.request_id, [])
+        self.num_cached_block.pop(request.request_id, None)
         if blocks:
             self.block_pool.free_blocks(request.request_id, reversed(blocks))
 
@@ -198,9 +198,9 @@ class KVCacheManager:
         """Leading blocks of `request` that every holder of blocks shares."""
         if not self.enable_caching:
             return 0
-        holders = len(self.block_tables)
+        holders = len(self.req_to_blocks)
         count = 0
-        for block in self.block_tables.get(request.request_id, []):
+        for block in self.req_to_blocks.get(request.request_id, []):
             if block.ref_cnt != holders:
                 break
             count += 1

@@ -107,7 +107,7 @@ class ModelRunner:
             self.requests.pop(request_id, None)
         changed = [item.request_id for item in output.scheduled if self._update_state(item)]
         if changed:
-            added = sum(len(item.admitted_block_ids) for item in output.scheduled)
+            added = sum(len(item.new_block_ids) for item in output.scheduled)
             self.trace.event(BlockTablesUpdated(tuple(changed), added))
         self._build_inputs(output.scheduled)
 
@@ -254,7 +254,7 @@ class ModelRunner:
         """One token for each request whose known tokens are all computed now."""
         if self._inputs is None:
             return ModelRunnerOutput({})
-        tokens: dict[str, int] = {}
+        tokens: dict[str, tuple[int, ...]] = {}
         if self._sampled:
             assert self._logits is not None, "sample_tokens follows execute_model"
             rows = [self._sampling_row(item.request_id) for item in self._sampled]
@@ -263,7 +263,7 @@ class ModelRunner:
             for item, row, token in zip(self._sampled, rows, chosen, strict=True):
                 self.requests[item.request_id].token_ids.append(token)
                 self.trace.event(TokenSampled(item.request_id, token, is_greedy(row.params)))
-                tokens[item.request_id] = token
+                tokens[item.request_id] = (token,)
         self.trace.event(TokensReturned(len(tokens)))
         self._end_step()
         return ModelRunnerOutput(tokens)

@@ -183,35 +183,37 @@ class OutputProcessor:
         return stopped
 
     def _process_one(self, state: RequestState, output: EngineCoreOutput) -> tuple[str, int] | None:
-        """One request's token; returns the stop string that ended it, with its index."""
-        token, finish_reason, stop_reason = output[1:]
-        detokenizer, strings = state.detokenizer, state.request.sampling_params.stop
-        text = ""
-        if token is not None:
-            if not state.output_pieces and not state.request.num_preemptions:
-                # Later hits are on the request's own output, after a preemption.
-                state.stream.num_cached_tokens = state.request.hit_tokens
-            # The token that ended the text (end of sequence, stop token) is no part of it.
-            if finish_reason != FinishReason.STOP:
-                text = detokenizer.push(token)
-            if finish_reason is not None:
-                text += detokenizer.finish()
-            if detokenizer.stop_index is not None:
-                finish_reason, stop_reason = FinishReason.STOP, strings[detokenizer.stop_index]
-            self._emit(state, text, token)
+        """One request's tokens; returns the stop string that ended it, with its index."""
+        finish_reason, stop_reason = output.finish_reason, output.stop_reason
+        if output.new_token_ids and not state.output_pieces and not state.request.num_preemptions:
+            # Later hits are on the request's own output, after a preemption.
+            state.stream.num_cached_tokens = state.request.hit_tokens
+        text = "".join(self._add_tokens(state, output))
+        index = state.detokenizer.stop_index
+        stop = None if index is None else (state.request.sampling_params.stop[index], index)
+        if stop is not None:
+            finish_reason, stop_reason = FinishReason.STOP, stop[0]
         state.stream.put(
-            RequestOutput(
-                output.request_id,
-                text,
-                () if token is None else (token,),
-                finish_reason,
-                stop_reason,
-            )
+            RequestOutput(output.request_id, text, output.new_token_ids, finish_reason, stop_reason)
         )
         if finish_reason is not None:
             self._complete(state, finish_reason)
-        index = detokenizer.stop_index
-        return None if index is None else (strings[index], index)
+        return stop
+
+    def _add_tokens(self, state: RequestState, output: EngineCoreOutput) -> Iterator[str]:
+        """The text that each token adds, until a stop string ends it."""
+        last = len(output.new_token_ids) - 1
+        for number, token in enumerate(output.new_token_ids):
+            ends = number == last and output.finish_reason is not None
+            # The token that ended the text (end of sequence, stop token) is no part of it.
+            shown = not (ends and output.finish_reason == FinishReason.STOP)
+            text = state.detokenizer.push(token) if shown else ""
+            if ends:
+                text += state.detokenizer.finish()
+            self._emit(state, text, token)
+            yield text
+            if state.detokenizer.stopped:
+                return
 
     def _emit(self, state: RequestState, text: str, token: int) -> None:
         """Log the text that a token added to what the client has ("" while nothing can go out)."""
@@ -232,7 +234,7 @@ class OutputProcessor:
         for key in request_ids:
             if key in self.open:
                 self._process_one(
-                    self.open[key], EngineCoreOutput(key, None, FinishReason.ABORT, None)
+                    self.open[key], EngineCoreOutput(key, (), FinishReason.ABORT, None)
                 )
 
     def fail_all(self, error: RequestLost) -> None:

@@ -48,16 +48,19 @@ class SchedulerOutput(NamedTuple):
 
 
 class ModelRunnerOutput(NamedTuple):
-    """The tokens of one step: one a request whose known tokens are all computed now."""
+    """The tokens of one step, for each request whose known tokens are all computed now.
 
-    sampled_token_ids: dict[str, int]  # request id -> token id, in scheduling order
+    One token a request, as long as nothing speculates.
+    """
+
+    sampled_token_ids: dict[str, tuple[int, ...]]  # by request id, in scheduling order
 
 
 class EngineCoreOutput(NamedTuple):
     """What one request got in one step."""
 
     request_id: str
-    new_token_id: int | None  # None where the request ended without one (an abort)
+    new_token_ids: tuple[int, ...]
     finish_reason: str | None
     stop_reason: int | str | None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from engine.block_pool import Block
+from engine.block_pool import KVCacheBlock
 from engine.config import EngineConfig
 from engine.events import (
     AdmissionStopped,
@@ -159,19 +159,16 @@ class Scheduler:
 
     def _schedule_running(self) -> None:
         request = self.running.head
-        position = 0
         while request is not None:
-            position += 1
             if self._budget == 0:
-                spent = BudgetSpent(self.config.max_num_batched_tokens)
-                self._pass_over(request, len(self.running) - position, spent)
+                self._pass_over(request, BudgetSpent(self.config.max_num_batched_tokens))
                 return
             num_tokens, reason = self._share(request, request.num_computed_tokens)
             if num_tokens == 0:
-                self._pass_over(request, len(self.running) - position, reason)
+                self._pass_over(request, reason)
             else:
                 allocation = self._allocate_or_preempt(request, num_tokens)
-                if allocation is None:  # it was the victim itself, so the last of its kind
+                if allocation is None:  # it was the victim itself
                     return
                 self._give(request, "running", num_tokens, allocation, reason)
             request = request.next
@@ -201,9 +198,12 @@ class Scheduler:
                 return allocation
             victim, reason = self._choose_victim()
             self._take_back_tokens(victim)
+            following = victim.next
             self.preempt(victim, request.request_id, reason)
             self._preempted += 1
             if victim is request:
+                if following is not None:
+                    self._pass_over(following, PreemptedThisStep(self._preempted))
                 return None
 
     def _choose_victim(self) -> tuple[Request, Reason]:
@@ -276,7 +276,7 @@ class Scheduler:
         self._give(request, kind, num_tokens, allocation, reason)
         return None
 
-    def _look_up(self, request: Request) -> list[Block]:
+    def _look_up(self, request: Request) -> list[KVCacheBlock]:
         hits = self.kv_cache_manager.get_computed_blocks(request)
         if self.config.enable_prefix_caching:
             self.counters.prefix_requests += 1
@@ -285,7 +285,7 @@ class Scheduler:
         return hits
 
     def _allocate_for_admission(
-        self, request: Request, num_tokens: int, hits: list[Block]
+        self, request: Request, num_tokens: int, hits: list[KVCacheBlock]
     ) -> Allocation | DoesNotFit:
         manager = self.kv_cache_manager
         return manager.allocate_slots(
@@ -332,7 +332,10 @@ class Scheduler:
             reason,
         )
 
-    def _pass_over(self, request: Request, behind: int, reason: Reason) -> None:
+    def _pass_over(self, request: Request, reason: Reason) -> None:
+        behind, other = 0, request.next
+        while other is not None:
+            behind, other = behind + 1, other.next
         self.trace.event(RequestPassedOver(request.request_id, behind), reason)
 
     def _close_step(self) -> SchedulerOutput:
@@ -340,7 +343,7 @@ class Scheduler:
         decode_tokens = 0
         for entry in self._scheduled.values():
             request = self.requests[entry.request_id]
-            decode_tokens += entry.num_tokens == 1 and request.num_output_tokens > 0
+            decode_tokens += is_decode(request)
             request.num_computed_tokens += entry.num_tokens
             self.touched[request] = None
         first = self.running.head
@@ -398,30 +401,33 @@ class Scheduler:
         """Append the step's tokens to their requests, and end those that are done."""
         outputs = []
         for entry in output.scheduled:
-            token = sampled.sampled_token_ids.get(entry.request_id)
-            if token is None:
-                continue
+            tokens = sampled.sampled_token_ids.get(entry.request_id, ())
             request = self.requests.get(entry.request_id)
             if request is None:  # aborted while its step ran
-                self.trace.event(TokenDropped(entry.request_id, token))
-                continue
-            outputs.append(self._append_token(request, token))
+                for token in tokens:
+                    self.trace.event(TokenDropped(entry.request_id, token))
+            elif tokens:
+                outputs.append(self._append_tokens(request, tokens))
         finished = sum(item.finish_reason is not None for item in outputs)
         self.trace.event(OutputsReturned(len(outputs), finished))
         return outputs
 
-    def _append_token(self, request: Request, token: int) -> EngineCoreOutput:
-        request.all_token_ids.append(token)
+    def _append_tokens(self, request: Request, tokens: tuple[int, ...]) -> EngineCoreOutput:
+        """Append one after the other; what comes behind a stop is not wanted."""
         self.touched[request] = None
-        self.counters.generation_tokens += 1
-        self.trace.event(TokenAppended(request.request_id, token, request.num_tokens))
-        stop = self._check_stop(request, token)
-        if stop is None:
-            return EngineCoreOutput(request.request_id, token, None, None)
-        finish_reason, reason = stop
-        stop_reason = token if isinstance(reason, StopToken) else None
-        self._finish(request, finish_reason, stop_reason, reason)
-        return EngineCoreOutput(request.request_id, token, finish_reason, stop_reason)
+        for count, token in enumerate(tokens, 1):
+            request.all_token_ids.append(token)
+            self.counters.generation_tokens += 1
+            self.trace.event(TokenAppended(request.request_id, token, request.num_tokens))
+            stop = self._check_stop(request, token)
+            if stop is not None:
+                finish_reason, reason = stop
+                stop_reason = token if isinstance(reason, StopToken) else None
+                self._finish(request, finish_reason, stop_reason, reason)
+                return EngineCoreOutput(
+                    request.request_id, tokens[:count], finish_reason, stop_reason
+                )
+        return EngineCoreOutput(request.request_id, tokens, None, None)
 
     def _check_stop(self, request: Request, token: int) -> tuple[FinishReason, Reason] | None:
         """Whether `token` ends the request (vLLM 0.26.0: `vllm/v1/core/sched/utils.py`).
@@ -453,6 +459,12 @@ class Scheduler:
             while self.running.tail is not None:
                 self.preempt(self.running.tail, "", ResetRequested())
         return self.kv_cache_manager.block_pool.reset_prefix_cache()
+
+
+def is_decode(request: Request) -> bool:
+    """Whether the one token it wants is the one it sampled last; all else is prefill."""
+    wanted = request.num_tokens - request.num_computed_tokens
+    return wanted == 1 and request.num_output_tokens > 0
 
 
 def priority_key(request: Request) -> tuple[int, float, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from engine.block_pool import Block, short_hash
+from engine.block_pool import KVCacheBlock, short_hash
 from engine.linked_queue import LinkedQueue
 from engine.request import Request, RequestStatus
 from engine.scheduler import Scheduler
@@ -50,7 +50,7 @@ class StateRecorder:
         return state
 
     def _whole_request(self, request: Request) -> Changes:
-        table = self.manager.block_tables.get(request.request_id, [])
+        table = self.manager.req_to_blocks.get(request.request_id, [])
         record = {**request_constants(request), **request_record(request)}
         if table:
             record["block_table"] = indexed([block.block_id for block in table])
@@ -109,7 +109,7 @@ class StateRecorder:
         else:
             changes = diff(before, record)
         self._requests[key] = record
-        table = [block.block_id for block in self.manager.block_tables.get(key, [])]
+        table = [block.block_id for block in self.manager.req_to_blocks.get(key, [])]
         if table != self._tables.get(key, []):
             changes["block_table"] = self._table_changes(key, table)
         told = self._outputs.get(key, 0)
@@ -136,7 +136,7 @@ class StateRecorder:
     def _queues_and_counters(self) -> dict[str, Changes]:
         return {
             "queues": {
-                "free": queue_record(self.pool.free_queue, "block_id"),
+                "free": queue_record(self.pool.free_block_queue, "block_id"),
                 "waiting": queue_record(self.scheduler.waiting, "request_id"),
                 "running": queue_record(self.scheduler.running, "request_id"),
             },
@@ -166,7 +166,7 @@ def indexed(values: list[int], start: int = 0) -> Changes:
     return {str(index): value for index, value in enumerate(values, start)}
 
 
-def block_record(block: Block) -> Changes:
+def block_record(block: KVCacheBlock) -> Changes:
     """`prev` and `next` are its neighbours in the free queue."""
     record: Changes = {"ref_cnt": block.ref_cnt}
     if block.block_id == 0:

@@ -1,4 +1,4 @@
-"""PagedAttention under any Transformers decoder (map: PagedAttention, shared GQA cache).
+"""PagedAttention under any Transformers decoder (boxes `paged-attn`, `shared-gqa`).
 
 One function is registered with Transformers and stands in for the attention of every layer. What
 belongs to a step (where K and V go, which blocks each request reads, whose pool it is) comes with

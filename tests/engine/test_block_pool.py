@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.block_pool import Block, BlockPool
+from engine.block_pool import BlockPool, KVCacheBlock
 from engine.events import BlockEvicted, BlocksFreed, Event, FreeQueueHead
 from engine.trace import SCHEMA_VERSION, Trace, TraceHeader
 
@@ -29,7 +29,7 @@ def pool() -> BlockPool:
 
 
 def free_ids(pool: BlockPool) -> list[int]:
-    return [block.block_id for block in pool.free_queue]
+    return [block.block_id for block in pool.free_block_queue]
 
 
 def last_event(pool: BlockPool) -> Event:
@@ -38,7 +38,7 @@ def last_event(pool: BlockPool) -> Event:
     return record
 
 
-def with_content(pool: BlockPool, blocks: list[Block]) -> None:
+def with_content(pool: BlockPool, blocks: list[KVCacheBlock]) -> None:
     for block in blocks:
         pool.cache(block, bytes([block.block_id]) * 32)
 

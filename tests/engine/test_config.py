@@ -45,6 +45,7 @@ def test_every_wrong_field_is_named(values: dict[str, object], named: str) -> No
         ({"top_p": 0}, "top_p"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"stop": ("",)}, "stop"),
+        ({"min_tokens": 9, "max_tokens": 8}, "min_tokens"),
     ],
 )
 def test_a_wrong_sampling_parameter_is_named(values: dict[str, object], field: str) -> None:

@@ -55,9 +55,9 @@ def test_the_fold_is_the_state_and_nothing_leaks(workload: Workload) -> None:
     Watch(conformance.core)
     list(conformance.steps())
     pool = conformance.pool
-    assert pool.num_free_blocks() == len(pool.blocks) - 1
+    assert pool.get_num_free_blocks() == len(pool.blocks) - 1
     assert all(block.ref_cnt == 0 for block in pool.blocks[1:])
-    free = [block.block_id for block in pool.free_queue]
+    free = [block.block_id for block in pool.free_block_queue]
     assert sorted(free) == list(range(1, len(pool.blocks)))
     assert {b.block_id for same in pool.cached.values() for b in same.values()} == {
         block.block_id for block in pool.blocks if block.block_hash is not None
@@ -123,7 +123,7 @@ def test_an_abort_before_the_forward_takes_the_request_out_of_it(phase: Phase) -
 
 
 def core_free_blocks(core: EngineCore) -> list[Any]:
-    return list(core.scheduler.kv_cache_manager.block_pool.free_queue)
+    return list(core.scheduler.kv_cache_manager.block_pool.free_block_queue)
 
 
 def events(core: EngineCore) -> list[Event]:
@@ -166,6 +166,7 @@ def test_an_abort_at_the_door() -> None:
     core.step()
     assert list(core.scheduler.requests) == ["b"]
     assert core.state()["requests"]["a"]["finish_reason"] == "abort"
+    assert core.state()["counters"]["requests_finished"] == 1
 
 
 def test_reset_in_mid_step_drops_the_step() -> None:

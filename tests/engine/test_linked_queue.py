@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from engine.block_pool import Block
+from engine.block_pool import KVCacheBlock
 from engine.linked_queue import LinkedQueue
 
 
@@ -14,15 +14,15 @@ class AgainstAList(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.touched: dict[Block, None] = {}
-        self.queue: LinkedQueue[Block] = LinkedQueue(self.touched)
-        self.model: list[Block] = []
-        self.links: dict[Block, tuple[Block | None, Block | None]] = {}
+        self.touched: dict[KVCacheBlock, None] = {}
+        self.queue: LinkedQueue[KVCacheBlock] = LinkedQueue(self.touched)
+        self.model: list[KVCacheBlock] = []
+        self.links: dict[KVCacheBlock, tuple[KVCacheBlock | None, KVCacheBlock | None]] = {}
         self.made = 0
 
-    def new(self) -> Block:
+    def new(self) -> KVCacheBlock:
         self.made += 1
-        return Block(self.made)
+        return KVCacheBlock(self.made)
 
     @rule()
     def append(self) -> None:

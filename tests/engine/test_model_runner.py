@@ -300,7 +300,7 @@ def test_a_dropped_request_takes_only_its_own_row_along(executed: bool) -> None:
     if not executed:
         runner.execute_model()
     assert runner.sample_tokens().sampled_token_ids == {
-        key: plain_greedy(model, prompts[key], 1)[0] for key in "ac"
+        key: tuple(plain_greedy(model, prompts[key], 1)) for key in "ac"
     }
 
 
@@ -333,7 +333,7 @@ def one_step(runner: ModelRunner, *scheduled: ScheduledRequest, **more: Any) -> 
     gone = (more.get("preempted", ()), more.get("finished", ()))
     runner.prepare_inputs(SchedulerOutput(scheduled, total, 0, *gone))
     runner.execute_model()
-    return runner.sample_tokens().sampled_token_ids
+    return {key: token for key, (token,) in runner.sample_tokens().sampled_token_ids.items()}
 
 
 def test_a_hit_on_blocks_of_a_finished_request() -> None:
@@ -396,7 +396,7 @@ def test_a_failed_forward_leaves_model_and_timer_usable(monkeypatch: pytest.Monk
     plain_logits(model, [5, 6, 7])
     engine.runner.execute_model()
     assert engine.runner.sample_tokens().sampled_token_ids == {
-        "a": plain_greedy(model, [5, 6, 7], 1)[0]
+        "a": tuple(plain_greedy(model, [5, 6, 7], 1))
     }
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from engine.config import SamplingParams
 from engine.events import Event, RequestCompleted, TextEmitted
+from engine.model_loader.tiny import byte_tokenizer
 from engine.output_processor import OutputProcessor, RequestLost, RequestStream
 from engine.outputs import EngineCoreOutput, RequestOutput
 from engine.request import Request
-from engine.tiny_model import byte_tokenizer
 from engine.trace import SCHEMA_VERSION, State, Trace, TraceHeader, check_patch, merge_patch
 
 EOS = 2
@@ -55,7 +55,8 @@ class Desk:
     ) -> list[tuple[str, str, int]]:
         """A token (or a letter's) to a request, and a look at its part of the state."""
         token = text if isinstance(text, int) else tokens(text)[0]
-        stopped = self.processor.process([EngineCoreOutput(stream.request_id, token, finish, None)])
+        output = EngineCoreOutput(stream.request_id, (token,), finish, None)
+        stopped = self.processor.process([output])
         self.check()
         return stopped
 

@@ -8,6 +8,7 @@ from engine.conformance import Conformance, Workload
 from engine.events import (
     AdmissionStopped,
     AllocationFailed,
+    BatchScheduled,
     BudgetLeft,
     BudgetSpent,
     ChunkingOff,
@@ -143,6 +144,28 @@ def test_running_requests_behind_a_spent_budget_are_told() -> None:
     assert reasons(conformance, RequestPassedOver) == [("r1", BudgetSpent(1))]
     facts = [r.facts for r in conformance.trace.records if isinstance(r, Event)]
     assert RequestPassedOver("r1", behind=1) in facts
+
+
+def test_running_requests_behind_one_that_preempts_itself_are_told() -> None:
+    specs = [
+        {"prompt_token_ids": 7, "max_tokens": 9, "priority": 5},
+        {"prompt_token_ids": 7, "max_tokens": 9, "arrival_step": 1},
+        {"prompt_token_ids": 6, "max_tokens": 9, "arrival_step": 1},
+    ]
+    done = run(specs, num_gpu_blocks=7, policy="priority")
+    told = [r for r in done.trace.records if isinstance(r, Event) and r.step == 2]
+    kinds = (RequestPreempted, RequestPassedOver, RequestScheduled)
+    assert [(e.facts, e.reason) for e in told if isinstance(e.facts, kinds)] == [
+        (RequestPreempted("r0", "r0", 8), LowestPriority(5)),
+        (RequestPassedOver("r1", behind=1), PreemptedThisStep(1)),
+    ]
+
+
+def test_a_single_token_left_of_a_recomputed_prompt_is_no_decode() -> None:
+    done = run([{"prompt_token_ids": 5}], max_num_batched_tokens=4)
+    batches = [r.facts for r in done.trace.records if isinstance(r, Event)]
+    found = [(b.prefill_tokens, b.decode_tokens) for b in batches if isinstance(b, BatchScheduled)]
+    assert found == [(4, 0), (1, 0), (0, 1), (0, 0)]
 
 
 def test_the_end_by_length() -> None:
