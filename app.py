@@ -10,11 +10,11 @@ import streamlit as st
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
-from engine.api_server import routes
-from engine.http_guard import guards
-from engine.serve import lifespan_of, serve
+from engine.api.guard import guards
+from engine.api.serve import lifespan_of, serve
+from engine.api.server import routes
 from engine.sessions import registry
-from views.server_config import inline_script_hashes, use_project_settings, warn_only
+from views.page.server_config import inline_script_hashes, use_project_settings, warn_only
 
 ROOT = Path(__file__).resolve().parent
 
@@ -23,7 +23,7 @@ if __name__ == "__main__":
     warn_only()
 
 app = st.App(
-    ROOT / "views" / "page.py",
+    ROOT / "views" / "page" / "script.py",
     lifespan=lifespan_of(registry()),
     routes=[
         *routes(registry()),

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.async_llm import AsyncLLM, EngineError, MakeRunner, model_facts
 from engine.config import ConfigError, EngineConfig
 from engine.engine_thread import EngineThread
-from engine.model_fetch import ModelError, Progress
+from engine.model_loader.fetch import ModelError, Progress
 
 if TYPE_CHECKING:
     from engine.model_loader import LoadedModel

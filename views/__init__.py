@@ -1,1 +1,1 @@
-"""The page: the architecture document, its map, and what the map is bound to."""
+"""What is shown: `document` is the map, `page` the Streamlit page, `assets` what browsers run."""

@@ -3,7 +3,8 @@
     python -m views.architecture FILE
 
 prints what can be said against a file and ends with 0 (no errors), 1 (errors) or 2 (the file
-cannot be read). The models are in `views.document`, the page's contract in `views.page_document`.
+cannot be read). The rest is in `views.document`: the models in `model`, what the browser gets in
+`drawing`.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from views import checks
-from views.bindings import Bindings, bind
-from views.diagnostics import CODES, Diagnostic, has_errors
-from views.document import Document
-from views.page_document import PageDocument, page_document
-from views.reading import decode, parse, read_file
-from views.sources import VerifiedSources, load_sources
+from views.document import checks
+from views.document.bindings import Bindings, bind
+from views.document.diagnostics import CODES, Diagnostic, has_errors
+from views.document.drawing import PageDocument, page_document
+from views.document.model import Document
+from views.document.reading import decode, parse, read_file
+from views.document.sources import VerifiedSources, load_sources
 
 __all__ = [
     "CODES",

@@ -15,10 +15,10 @@ import httpx
 import uvicorn
 from starlette.applications import Starlette
 
-from engine.api_server import routes
+from engine.api.guard import guards
+from engine.api.serve import lifespan_of
+from engine.api.server import routes
 from engine.async_llm import AsyncLLM
-from engine.http_guard import guards
-from engine.serve import lifespan_of
 from engine.sessions import Sessions
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.page_api import TICKET_SECONDS, Tickets
+from engine.api.page import TICKET_SECONDS, Tickets
 from engine.trace import Trace, fold
 from tests.api.live_server import Events, Server, eventually
 

@@ -17,9 +17,9 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from engine.api_server import routes
-from engine.http_guard import guards
-from engine.serve import lifespan_of
+from engine.api.guard import guards
+from engine.api.serve import lifespan_of
+from engine.api.server import routes
 from engine.sessions import Sessions
 from views.architecture import load_document, load_page
 

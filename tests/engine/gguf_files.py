@@ -10,8 +10,8 @@ import numpy as np
 from torch import Tensor
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from engine import model_fetch
-from engine.gguf_llama import _LAYER_NAMES, _OUTER_NAMES
+from engine.model_loader import fetch
+from engine.model_loader.gguf import _LAYER_NAMES, _OUTER_NAMES
 
 CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 _GGUF_NAMES = {hf: name for name, hf in _OUTER_NAMES.items()}
@@ -56,7 +56,7 @@ def write_gguf(
 
 def write_wheel(path: Path, gguf_file: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
-        archive.write(gguf_file, model_fetch._GGUF_IN_WHEEL)
+        archive.write(gguf_file, fetch._GGUF_IN_WHEEL)
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, tokenizer: PreTrainedTokenizerFast) -> None:

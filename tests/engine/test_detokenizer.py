@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from engine.detokenizer import IncrementalDetokenizer, first_stop, token_pieces
 from engine.model_loader import LoadedModel
-from engine.tiny_model import byte_tokenizer
+from engine.model_loader.tiny import byte_tokenizer
 
 BYTES = byte_tokenizer()
 TEXTS = ["Plain text.", "naïve café", "日本語テキスト", "🙂👩‍👩‍👧‍👦 ok", "a\n\n  b\t", "שלום 👋🏽!"]

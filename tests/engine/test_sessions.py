@@ -10,8 +10,8 @@ import pytest
 from engine import sessions as sessions_module
 from engine.async_llm import EngineError
 from engine.config import ConfigError, EngineConfig, SamplingParams
-from engine.model_fetch import ModelError, Progress
 from engine.model_loader import LoadedModel
+from engine.model_loader.fetch import ModelError, Progress
 from engine.output_processor import RequestLost
 from engine.sessions import IDLE_SECONDS, ModelNotReady, Sessions, TooManySessions, registry
 

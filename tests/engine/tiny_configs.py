@@ -10,7 +10,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from engine.model_loader import LoadedModel, _describe
-from engine.tiny_model import byte_tokenizer
+from engine.model_loader.tiny import byte_tokenizer
 
 VOCAB = 259
 _COMMON: dict[str, Any] = {

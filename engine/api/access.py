@@ -1,0 +1,65 @@
+"""Whose engine an HTTP request may reach: the key it brings decides."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from fastapi import Request
+
+from engine.api.protocol import ApiError
+from engine.async_llm import AsyncLLM
+from engine.sessions import SHARED_KEY, Sessions
+
+
+class Access(NamedTuple):
+    """Whose engine a request goes to."""
+
+    key: str  # a session's, or SHARED_KEY
+    engine: AsyncLLM
+
+
+def bearer_key(request: Request) -> str:
+    """The key that a request brings; SHARED_KEY where it brings none."""
+    header = request.headers.get("authorization", "")
+    if not header.strip():
+        return SHARED_KEY
+    scheme, _, key = header.partition(" ")
+    if scheme.lower() != "bearer" or not key.strip():
+        raise unauthorized("the Authorization header must read `Bearer KEY`")
+    return key.strip()
+
+
+async def access(sessions: Sessions, request: Request) -> Access:
+    """The engine of a request's key; ApiError 401 for a key that nobody has."""
+    key = bearer_key(request)
+    return Access(key, await engine_of(sessions, key))
+
+
+def check_key(sessions: Sessions, key: str) -> str:
+    """`key` if it opens an engine; ApiError 401 if not."""
+    if key == SHARED_KEY:
+        if not sessions.shared_enabled:
+            raise unauthorized(
+                "this server's shared engine is turned off: send a session's key as API key"
+            )
+    elif not sessions.knows(key):
+        raise unauthorized("unknown API key: take the one that the page shows, or none (or EMPTY)")
+    return key
+
+
+def unauthorized(message: str) -> ApiError:
+    """A 401 as OpenAI words it."""
+    return ApiError(message, 401, code="invalid_api_key", kind="authentication_error")
+
+
+async def engine_of(sessions: Sessions, key: str) -> AsyncLLM:
+    """The engine behind a key, made if need be without holding up the event loop."""
+    check_key(sessions, key)
+    if key == SHARED_KEY:
+        engine = await asyncio.to_thread(sessions.shared)
+    else:
+        engine = await asyncio.to_thread(sessions.get, key)
+    if engine is None:
+        raise unauthorized("this key is not good any more")
+    return engine

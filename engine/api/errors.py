@@ -1,0 +1,141 @@
+"""Whatever goes wrong behind the API, in OpenAI's words: a status, a sentence, a field.
+
+No traceback and no exception's own text reaches a client unless it was written for one.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from engine.api.protocol import ApiError
+from engine.async_llm import EngineBusy, EngineError, RequestRefusedError
+from engine.config import ConfigError
+from engine.engine_thread import EngineThreadStopped
+from engine.events import PromptTooLong
+from engine.output_processor import RequestLost
+from engine.sessions import ModelNotReady, TooManySessions
+
+log = logging.getLogger("glassbox")
+
+HTTP_SENTENCES = {
+    404: "there is nothing at this address",
+    405: "this address does not take this method",
+}
+UNEXPECTED = "something went wrong inside the server; its log says what"
+
+
+def create_app(title: str) -> FastAPI:
+    """A FastAPI application whose every error is an error object."""
+    # Its interactive documentation would be fetched from elsewhere, which the page forbids.
+    app = FastAPI(title=title, docs_url=None, redoc_url=None, strict_content_type=False)
+    for kind in (
+        ApiError,
+        ConfigError,
+        RequestRefusedError,
+        EngineError,
+        RequestLost,
+        EngineThreadStopped,
+        HTTPException,
+        RequestValidationError,
+    ):
+        app.add_exception_handler(kind, answer_error)
+    app.add_middleware(CatchAll)
+    return app
+
+
+async def answer_error(request: Request, error: Exception) -> Response:
+    """The error object for what a handler raised."""
+    api_error = to_api_error(error)
+    if isinstance(error, RequestRefusedError) and request.url.path.endswith("/chat/completions"):
+        api_error.param = "messages"
+    headers = {"Retry-After": "2"} if api_error.status in (429, 503) else {}
+    if api_error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse(api_error.body(), api_error.status, headers)
+
+
+def to_api_error(error: Exception) -> ApiError:
+    """What a client is told of an exception."""
+    match error:
+        case ApiError():
+            return error
+        case RequestValidationError():
+            return validation_error(error)
+        case RequestRefusedError():
+            too_long = isinstance(error.reason, PromptTooLong)
+            code = "context_length_exceeded" if too_long else "request_can_never_fit"
+            return ApiError(str(error), 400, param="prompt", code=code)
+        case ConfigError():
+            return ApiError(str(error), 400, param=error.field, code="invalid_value")
+        case ModelNotReady() if error.status.stage == "failed":
+            return ApiError(str(error), 500, code="model_failed")
+        case ModelNotReady():
+            return ApiError(str(error), 503, code="model_not_ready")
+        case EngineBusy() | TooManySessions():
+            return ApiError(str(error), 429, code="engine_busy", kind="rate_limit_error")
+        case EngineError() | RequestLost():
+            return ApiError(str(error), 500, code="engine_stopped")
+        case EngineThreadStopped():
+            return ApiError(str(error), 503, code="shutting_down")
+        case HTTPException():
+            sentence = HTTP_SENTENCES.get(error.status_code, str(error.detail))
+            return ApiError(sentence, error.status_code)
+    log.error("unexpected error in a request", exc_info=error)
+    return ApiError(UNEXPECTED, 500)
+
+
+def validation_error(error: RequestValidationError) -> ApiError:
+    """All that is wrong with a request's body, the first wrong field named."""
+    reasons: dict[str, list[str]] = {}
+    for item in error.errors():
+        field, text = describe(item)
+        known = reasons.setdefault(field, [])
+        if text not in known:
+            known.append(text)
+    message = "; ".join(
+        f"{field}: {' or '.join(texts[:3])}" if field else texts[0]
+        for field, texts in reasons.items()
+    )
+    return ApiError(message, 400, param=next(iter(reasons)) or None, code="invalid_value")
+
+
+def describe(item: dict[str, Any]) -> tuple[str, str]:
+    """The field that an error of pydantic's is about, and what is wrong with it."""
+    place = [str(part) for part in item["loc"][1:]]
+    text = str(item["msg"])
+    text = text[:1].lower() + text[1:]
+    if item["type"] == "json_invalid":
+        return "", f"the body is not JSON: {item.get('ctx', {}).get('error', text)}"
+    if not place:
+        return "", "the body must be a JSON object, sent with `Content-Type: application/json`"
+    if item["type"] != "missing":
+        text += f" (got {item['input']!r:.60})"
+    return place[0], text
+
+
+class CatchAll:
+    """ASGI middleware: what no handler caught becomes a plain 500, and a line in the log."""
+
+    def __init__(self, app: Any):
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        started = False
+
+        async def watched(message: Any) -> None:
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched)
+        except Exception as error:
+            api_error = to_api_error(error)
+            if not started and scope["type"] == "http":
+                await JSONResponse(api_error.body(), api_error.status)(scope, receive, send)

@@ -1,0 +1,370 @@
+"""The OpenAI-compatible API of the engines, under /v1, and /health.
+
+The other end of box `client-req`. vLLM 0.26.0: `vllm/entrypoints/openai/api_server.py`. A request
+with a session's key runs on that session's engine, one without a key on the shared engine. A
+client that goes away takes its request along.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from fastapi import FastAPI, Request
+from sse_starlette import EventSourceResponse
+from sse_starlette.sse import AppStatus
+from starlette.background import BackgroundTask
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+
+from engine.api.access import access
+from engine.api.errors import create_app, to_api_error
+from engine.api.page import create_page_api
+from engine.api.protocol import ApiError, ChatRequest, CompletionRequest, GenerationRequest, usage
+from engine.async_llm import AsyncLLM, Prompt
+from engine.config import SamplingParams
+from engine.output_processor import RequestStream
+from engine.sessions import Sessions
+
+DEFAULT_COMPLETION_TOKENS = 16  # OpenAI's
+DISCONNECT_POLL = 0.25  # seconds
+
+T = TypeVar("T")
+
+
+def routes(sessions: Sessions) -> list[BaseRoute]:
+    """What the API adds to the application that serves the page."""
+    return [
+        Mount("/v1", create_openai_api(sessions)),
+        Mount("/api", create_page_api(sessions)),
+        Route("/health", health_of(sessions), methods=["GET"]),
+    ]
+
+
+def health_of(sessions: Sessions) -> Any:
+    """The answer to GET /health, which is there before the model is."""
+
+    async def health(request: Request) -> Response:
+        status = sessions.model_status()
+        failed = status.stage == "failed"
+        state = "failed" if failed else "ok" if status.stage == "ready" else "loading"
+        body = {
+            "status": state,
+            "model_status": status._asdict(),
+            "sessions_with_engine": sessions.num_engines(),
+            "shared_engine": sessions.shared_enabled,
+        }
+        return JSONResponse(body, 503 if failed else 200)
+
+    return health
+
+
+def create_openai_api(sessions: Sessions) -> FastAPI:
+    """The application mounted at /v1."""
+    app = create_app("Glassbox: OpenAI-compatible API")
+
+    @app.get("/models")
+    async def list_models(request: Request) -> Response:
+        engine = (await access(sessions, request)).engine
+        return JSONResponse({"object": "list", "data": [model_card(engine)]})
+
+    @app.get("/models/{name:path}")
+    async def get_model(name: str, request: Request) -> Response:
+        engine = (await access(sessions, request)).engine
+        check_model(name, engine)
+        return JSONResponse(model_card(engine))
+
+    @app.post("/completions")
+    async def completions(body: CompletionRequest, request: Request) -> Response:
+        engine = await checked_engine(sessions, request, body)
+        params = body.sampling_params(body.max_tokens or DEFAULT_COMPLETION_TOKENS)
+        batch = await submit_all(engine, body.prompts(), [params], body.priority)
+        return await respond(request, body, CompletionAnswer(engine, batch, "cmpl"))
+
+    @app.post("/chat/completions")
+    async def chat(body: ChatRequest, request: Request) -> Response:
+        engine = await checked_engine(sessions, request, body)
+        messages = [message.plain() for message in body.messages]
+        asked = body.max_completion_tokens or body.max_tokens
+        # Without a limit an answer may be as long as the model's context; the engine caps it.
+        params = body.sampling_params(asked or engine.config.max_model_len or 1)
+        batch = await submit_all(engine, [messages], [params], body.priority)
+        return await respond(request, body, ChatAnswer(engine, batch, "chatcmpl"))
+
+    return app
+
+
+# -- what a request asks for -----------------------------------------------------------------------
+
+
+async def checked_engine(sessions: Sessions, request: Request, body: GenerationRequest) -> AsyncLLM:
+    """The engine for `body`, once all that can be wrong about its parameters is not."""
+    engine = (await access(sessions, request)).engine
+    body.check_extras()
+    if body.model is not None:
+        check_model(body.model, engine)
+    if body.priority and engine.config.scheduling_policy != "priority":
+        raise ApiError(
+            "priority: this engine schedules first come first served; it takes priorities only "
+            "with scheduling_policy `priority`",
+            param="priority",
+        )
+    return engine
+
+
+def check_model(name: str, engine: AsyncLLM) -> None:
+    """ApiError 404 where another model is meant."""
+    if name != engine.model.name:
+        raise ApiError(
+            f"model: there is no {name!r:.200} here; this server runs {engine.model.name!r}",
+            404,
+            param="model",
+            code="model_not_found",
+        )
+
+
+def model_card(engine: AsyncLLM) -> dict[str, Any]:
+    """OpenAI's model object; `max_model_len` as vLLM adds it."""
+    return {
+        "id": engine.model.name,
+        "object": "model",
+        "created": int(engine.trace.header.started_at),
+        "owned_by": "glassbox",
+        "max_model_len": engine.config.max_model_len,
+    }
+
+
+# -- the way of a request -------------------------------------------------------------------------
+
+
+async def submit_all(
+    engine: AsyncLLM, prompts: Sequence[Prompt], params: Sequence[SamplingParams], priority: int
+) -> list[RequestStream]:
+    """Hand all prompts in, or none: one that is refused takes the others back."""
+    streams: list[RequestStream] = []
+    try:
+        for index, prompt in enumerate(prompts):
+            chosen = params[index % len(params)]
+            streams.append(await engine.submit_async(prompt, chosen, "http", priority))
+    except BaseException:
+        abort_streams(engine, streams)
+        raise
+    return streams
+
+
+def abort_streams(engine: AsyncLLM, streams: Sequence[RequestStream]) -> None:
+    """Take back what has not ended; does nothing where all has."""
+    rest = [stream.request_id for stream in streams if not stream.ended]
+    if rest:
+        with suppress(RuntimeError):  # the engine thread has ended: so have all requests
+            engine.abort_soon(rest)
+
+
+class Piece(NamedTuple):
+    """A piece of the answer to one of the prompts."""
+
+    prompt: int
+    text: str
+    finish_reason: str | None
+    stop_reason: int | str | None
+
+
+@dataclass
+class Answer:
+    """What becomes of one HTTP request: its streams, and how OpenAI words their outputs."""
+
+    engine: AsyncLLM
+    streams: list[RequestStream]
+    prefix: str
+    object = "text_completion"
+    chunk_object = "text_completion"
+
+    def __post_init__(self) -> None:
+        self.created = int(time.time())
+        self.tokens = 0
+        self.id = f"{self.prefix}-{self.streams[0].request_id}-{secrets.token_hex(6)}"
+
+    def head(self, kind: str) -> dict[str, Any]:
+        """What every object of the answer begins with."""
+        return {
+            "id": self.id,
+            "object": kind,
+            "created": self.created,
+            "model": self.engine.model.name,
+        }
+
+    def choice(self, piece: Piece) -> dict[str, Any]:
+        """A choice of the whole answer."""
+        return {**ending(piece), "text": piece.text}
+
+    def chunk_choices(self, piece: Piece) -> list[dict[str, Any]]:
+        """A piece of a stream, as the choices of the chunks that bring it."""
+        return [{**ending(piece), "text": piece.text}]
+
+    def openings(self) -> list[dict[str, Any]]:
+        """Choices of the chunks that a stream begins with."""
+        return []
+
+    def usage(self) -> dict[str, Any]:
+        """The tokens read and written so far."""
+        prompt = sum(stream.num_prompt_tokens for stream in self.streams)
+        cached = sum(stream.num_cached_tokens for stream in self.streams)
+        return usage(prompt, self.tokens, cached)
+
+    async def pieces(self) -> AsyncIterator[Piece]:
+        """The outputs of all streams as they come."""
+        queue: asyncio.Queue[Piece | Exception | None] = asyncio.Queue()
+        tasks = [
+            asyncio.create_task(self._follow(index, stream, queue))
+            for index, stream in enumerate(self.streams)
+        ]
+        try:
+            running = len(tasks)
+            while running:
+                item = await queue.get()
+                if isinstance(item, Exception):
+                    raise item
+                if item is None:
+                    running -= 1
+                else:
+                    yield item
+        finally:
+            for task in tasks:
+                task.cancel()
+            abort_streams(self.engine, self.streams)
+
+    async def _follow(
+        self, index: int, stream: RequestStream, queue: asyncio.Queue[Piece | Exception | None]
+    ) -> None:
+        try:
+            async for output in stream:
+                self.tokens += len(output.token_ids)
+                queue.put_nowait(
+                    Piece(index, output.text, output.finish_reason, output.stop_reason)
+                )
+            queue.put_nowait(None)
+        except Exception as error:
+            queue.put_nowait(error)
+
+
+class CompletionAnswer(Answer):
+    """Of /v1/completions."""
+
+
+class ChatAnswer(Answer):
+    """Of /v1/chat/completions."""
+
+    object = "chat.completion"
+    chunk_object = "chat.completion.chunk"
+
+    def choice(self, piece: Piece) -> dict[str, Any]:
+        """A choice of the whole answer."""
+        return {**ending(piece), "message": {"role": "assistant", "content": piece.text}}
+
+    def chunk_choices(self, piece: Piece) -> list[dict[str, Any]]:
+        """A piece of a stream, as the choices of the chunks that bring it."""
+        return [{**ending(piece), "delta": {"content": piece.text} if piece.text else {}}]
+
+    def openings(self) -> list[dict[str, Any]]:
+        """The role comes before the text."""
+        return [
+            {**ending(Piece(index, "", None, None)), "delta": {"role": "assistant", "content": ""}}
+            for index in range(len(self.streams))
+        ]
+
+
+def ending(piece: Piece) -> dict[str, Any]:
+    """What choices of both endpoints have in common."""
+    return {
+        "index": piece.prompt,
+        "logprobs": None,
+        "finish_reason": piece.finish_reason,
+        "stop_reason": piece.stop_reason,
+    }
+
+
+async def respond(request: Request, body: GenerationRequest, answer: Answer) -> Response:
+    """The answer as a stream of chunks or as one object."""
+    headers = {"X-Request-Id": ",".join(stream.request_id for stream in answer.streams)}
+    if body.stream:
+        return EventSourceResponse(
+            chunks(answer, body.wants_usage),
+            headers=headers,
+            sep="\n",
+            # For a client that leaves before the first chunk, when `chunks` has not begun.
+            background=BackgroundTask(abort_streams, answer.engine, answer.streams),
+        )
+    return JSONResponse(await until_left(request, whole(answer)), headers=headers)
+
+
+async def whole(answer: Answer) -> dict[str, Any]:
+    """The answer as one object."""
+    texts = ["" for _ in answer.streams]
+    last: dict[int, Piece] = {}
+    async for piece in answer.pieces():
+        texts[piece.prompt] += piece.text
+        last[piece.prompt] = piece
+    choices = [answer.choice(last[index]._replace(text=text)) for index, text in enumerate(texts)]
+    return {**answer.head(answer.object), "choices": choices, "usage": answer.usage()}
+
+
+async def chunks(answer: Answer, with_usage: bool) -> AsyncIterator[dict[str, str]]:
+    """The answer as server-sent events; an error in the middle becomes the last but one."""
+    usage_so_far = {"usage": None} if with_usage else {}
+
+    def event(choices: list[dict[str, Any]], **more: Any) -> dict[str, str]:
+        return {
+            "data": json.dumps({**answer.head(answer.chunk_object), "choices": choices, **more})
+        }
+
+    try:
+        for choice in answer.openings():
+            yield event([choice], **usage_so_far)
+        async for piece in answer.pieces():
+            if piece.text or piece.finish_reason is not None:
+                for choice in answer.chunk_choices(piece):
+                    yield event([choice], **usage_so_far)
+        if with_usage:
+            yield event([], usage=answer.usage())
+    except Exception as error:
+        yield {"data": json.dumps(to_api_error(error).body())}
+    finally:
+        abort_streams(answer.engine, answer.streams)
+    yield {"data": "[DONE]"}
+
+
+async def until_left(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The outcome of `work`, which is cancelled when its client goes away or the server does."""
+    task = asyncio.create_task(work)
+    async with watching(request) as left:
+        try:
+            await asyncio.wait({task, left}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            complete = task.done()
+            task.cancel()
+        if complete:
+            return task.result()
+        with suppress(asyncio.CancelledError):
+            await task
+        raise ApiError("the request ended before its answer was complete", 503)
+
+
+@asynccontextmanager
+async def watching(request: Request) -> AsyncIterator[asyncio.Task[None]]:
+    """A task that ends when the client goes away, or the server begins to shut down."""
+
+    async def watch() -> None:
+        while not (AppStatus.should_exit or await request.is_disconnected()):
+            await asyncio.sleep(DISCONNECT_POLL)
+
+    task = asyncio.create_task(watch())
+    try:
+        yield task
+    finally:
+        task.cancel()

@@ -1,0 +1,77 @@
+"""Every preset does what it promises: it is run on a real engine and its log is read."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.async_llm import AsyncLLM
+from engine.config import EngineConfig
+from engine.events import Event
+from engine.model_loader import DEFAULT_MODEL, LoadedModel, default_model_ready, load_model
+from engine.trace import record_to_json
+from views.page.drafts import MAX_AT_ONCE, Draft, SamplingFields, Submission, compose
+from views.page.presets import PRESETS, Preset, preset_by_id
+
+MODELS = ["tiny-random", DEFAULT_MODEL]
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request: pytest.FixtureRequest) -> LoadedModel:
+    if request.param == DEFAULT_MODEL and not default_model_ready():
+        pytest.skip("the default model is not there; `make setup` fetches it")
+    return load_model(request.param)
+
+
+def submissions(preset: Preset) -> list[Submission]:
+    fields = SamplingFields(max_tokens=preset.max_tokens, ignore_eos=preset.ignore_eos)
+    return compose(Draft(preset.text, preset.mode, "lines", system=preset.system, sampling=fields))
+
+
+def events_of(preset: Preset, model: LoadedModel) -> list[dict[str, object]]:
+    """Run the preset to its end and return the events as the page gets them."""
+    llm = AsyncLLM(model, EngineConfig.parse(preset.settings))
+    try:
+        for item in submissions(preset):
+            llm.submit(item.prompt, item.params, source="page", priority=item.priority)
+        for _ in range(1_000):
+            if not llm.status.has_work:
+                break
+            llm.step()
+        assert llm.num_unfinished == 0
+        return [record_to_json(r) for r in llm.trace.records if isinstance(r, Event)]
+    finally:
+        llm.close()
+        llm.thread.stop()
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.id)
+def test_what_is_promised_happens(preset: Preset, model: LoadedModel) -> None:
+    found = [
+        event
+        for event in events_of(preset, model)
+        if event["type"] == preset.promise.event
+        and (
+            preset.promise.reason is None
+            or (event.get("reason") or {})["code"] == preset.promise.reason  # type: ignore[index]
+        )
+    ]
+    assert found, f"{preset.label} promises {preset.promise}"
+    if preset.id == "shared-prefix":
+        hits = [event["facts"]["blocks"] for event in found]  # type: ignore[index]
+        assert len(hits) >= 3 and all(len(blocks) > 3 for blocks in hits)
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.id)
+def test_a_preset_fits_the_composer(preset: Preset) -> None:
+    assert len(submissions(preset)) == len(preset.prompts) <= MAX_AT_ONCE
+    assert preset_by_id(preset.id) is preset
+    assert preset.watch.endswith(".")
+    assert preset.missing(EngineConfig.parse(preset.settings)) == {}
+
+
+def test_missing_names_only_what_differs() -> None:
+    pressure = preset_by_id("memory-pressure")
+    assert pressure is not None
+    missing = pressure.missing(EngineConfig(num_gpu_blocks=14))
+    assert missing == {"max_num_seqs": 4}
+    assert preset_by_id("no such") is None

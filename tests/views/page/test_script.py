@@ -1,0 +1,231 @@
+"""The Streamlit script without a browser: what it says while loading, on bad input, on failure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from engine import sessions
+from engine.async_llm import AsyncLLM
+from engine.config import EngineConfig
+from engine.model_loader import LoadedModel, load_model
+from engine.model_loader.fetch import ModelError, Progress
+from engine.sessions import Sessions
+from views.page import state, tab_engine
+from views.page.presets import PRESETS
+
+PAGE = str(Path(__file__).parents[3] / "views" / "page" / "script.py")
+
+
+@pytest.fixture(scope="module")
+def tiny() -> LoadedModel:
+    return load_model("tiny-random")
+
+
+class Server:
+    """The process's sessions with a tab of its own, as the workspace would have made it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, load: Any):
+        self.sessions = Sessions(load)
+        self.key: str | None = self.sessions.create()
+        monkeypatch.setattr(sessions, "_registry", self.sessions)
+        monkeypatch.setattr(state, "session_key", lambda: self.key)
+        monkeypatch.setattr(tab_engine, "_EVERY_SECONDS", None)
+
+    @property
+    def llm(self) -> AsyncLLM:
+        assert self.key is not None
+        found = self.sessions.get(self.key)
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tiny: LoadedModel) -> Iterator[Server]:
+    made = Server(monkeypatch, lambda report: tiny)
+    made.sessions.wait_for_model(10)
+    yield made
+    made.sessions.close()
+
+
+def open_page() -> AppTest:
+    return settled(AppTest.from_file(PAGE, default_timeout=30).run())
+
+
+def settled(page: AppTest) -> AppTest:
+    assert not page.exception
+    return page
+
+
+def click(page: AppTest, key: str) -> AppTest:
+    return settled(page.button(key=key).click().run())
+
+
+def key(page: AppTest, form: str, name: str) -> str:
+    return str(page.session_state["gb-fields" + form].key(name))
+
+
+def prompt(page: AppTest) -> Any:
+    return page.text_area(key=key(page, "composer", "prompt"))
+
+
+def number(page: AppTest, form: str, name: str) -> Any:
+    return page.number_input(key=key(page, form, name))
+
+
+def words(page: AppTest) -> str:
+    """All text of the page outside its widgets."""
+    kinds = (page.markdown, page.error, page.info)
+    parts = [str(element.value) for kind in kinds for element in kind]
+    parts += [str(element.proto.body) for element in page.get("html")]
+    return "\n".join(parts)
+
+
+def test_a_prompt_reaches_this_tabs_engine(server: Server) -> None:
+    page = open_page()
+    prompt(page).input("Hello there")
+    number(page, "composer", "max_tokens").set_value(3)
+    click(page, "gb-send")
+    assert server.llm.num_unfinished == 1
+    assert "1 request sent. Press Run" in words(page)
+    assert prompt(page).value == "Hello there"
+
+
+def test_bad_sampling_is_named_and_loses_nothing(server: Server) -> None:
+    page = open_page()
+    prompt(page).input("Keep me")
+    number(page, "composer", "top_p").set_value(0.0)
+    click(page, "gb-send")
+    assert "top_p: input should be greater than 0" in words(page)
+    assert prompt(page).value == "Keep me"
+    assert server.llm.num_unfinished == 0
+
+
+def test_of_several_requests_all_are_sent_or_none(server: Server) -> None:
+    page = open_page()
+    prompt(page).input("short\n" + "long " * 300)
+    page.session_state[key(page, "composer", "split")] = "lines"
+    click(page, "gb-send")
+    assert "Request 2 of 2: the prompt has 1500 tokens, and may have 1007 at most" in words(page)
+    assert server.llm.num_unfinished == 0
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.id)
+def test_a_preset_fills_the_composer_and_one_click_sets_the_engine(
+    server: Server, preset: Any
+) -> None:
+    page = click(open_page(), f"gb-try-{preset.id}")
+    assert prompt(page).value == preset.text
+    assert server.llm.num_unfinished == 0
+    before = server.llm.trace.header.trace_id
+    missing = preset.missing(server.llm.requested_config)
+    if missing:
+        click(page, "gb-apply")
+        assert server.llm.trace.header.trace_id != before
+    assert preset.missing(server.llm.requested_config) == {}
+    assert not any(button.key == "gb-apply" for button in page.button)
+    click(page, "gb-send")
+    assert server.llm.num_unfinished == len(preset.prompts)
+    assert f"{len(preset.prompts)} requests sent." in words(page)
+
+
+def test_settings_are_applied_by_a_reset(server: Server) -> None:
+    page = open_page()
+    number(page, "settings", "max_num_seqs").set_value(3)
+    click(page, "gb-settings-apply")
+    assert server.llm.requested_config == EngineConfig(max_num_seqs=3)
+    assert "reset with max_num_seqs 3" in "".join(str(item.value) for item in page.success)
+
+
+def test_impossible_settings_keep_the_engine_and_what_was_typed(server: Server) -> None:
+    page = open_page()
+    before = server.llm.trace.header.trace_id
+    number(page, "settings", "block_size").set_value(500)
+    click(page, "gb-settings-apply")
+    assert "block_size: input should be less than or equal to 128 (got 500)" in words(page)
+    assert server.llm.trace.header.trace_id == before
+    assert number(page, "settings", "block_size").value == 500
+
+
+def test_the_form_follows_a_reset_from_elsewhere(server: Server) -> None:
+    page = open_page()
+    server.llm.reset(EngineConfig(num_gpu_blocks=20))
+    settled(page.run())
+    assert number(page, "settings", "num_gpu_blocks").value == 20
+
+
+def test_before_the_tab_has_a_key_nothing_can_be_sent(server: Server) -> None:
+    server.key = None
+    page = open_page()
+    assert page.button(key="gb-send").disabled
+    assert not page.error
+
+
+def test_while_the_model_loads_the_page_says_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, tiny: LoadedModel
+) -> None:
+    import threading
+
+    go_on, reported = threading.Event(), threading.Event()
+
+    def load(report: Any) -> LoadedModel:
+        report(Progress("download", 30_000_000, 93_000_000, "B"))
+        reported.set()
+        go_on.wait(20)
+        return tiny
+
+    server = Server(monkeypatch, load)
+    server.sessions.start()
+    assert reported.wait(10)
+    try:
+        page = open_page()
+        assert "downloading 30 of 93 MB" in str(page.get("progress")[0].proto)
+        assert page.button(key="gb-send").disabled
+    finally:
+        go_on.set()
+        server.sessions.close()
+
+
+def test_a_model_that_cannot_be_loaded_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(report: Any) -> LoadedModel:
+        raise ModelError("there is no model at /nowhere: name a model folder or a GGUF file")
+
+    server = Server(monkeypatch, load)
+    with pytest.raises(sessions.ModelNotReady):
+        server.sessions.wait_for_model(10)
+    page = open_page()
+    assert "there is no model at /nowhere" in page.error[0].value
+    assert "start the server again" in page.error[0].value
+    server.sessions.close()
+
+
+def test_a_broken_document_is_shown_with_what_to_mend(
+    server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from views import architecture
+
+    broken = tmp_path / "architecture.json"
+    broken.write_text('{"schema_version": 1, "diagram_type": "architecture", "meta": {}}')
+    monkeypatch.setattr(architecture, "DEFAULT_DOCUMENT", broken)
+    page = open_page()
+    said = "\n".join(str(item.value) for item in page.error)
+    assert "$.meta.title" in said and "To mend it" in said
+
+
+def test_what_nobody_foresaw_is_said_without_a_traceback(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("secret detail")
+
+    page = open_page()
+    monkeypatch.setattr(AsyncLLM, "submit", fail)
+    click(page, "gb-send")
+    assert "error of its own" in words(page) and "secret detail" not in words(page)
+    monkeypatch.setattr(Sessions, "get", fail)
+    settled(page.run())
+    assert "error of its own" in page.error[0].value

@@ -1,0 +1,34 @@
+"""The settings form shows every field that `EngineConfig` has, each once, as what it is."""
+
+from __future__ import annotations
+
+from engine.config import EngineConfig
+from views.page import settings_fields
+from views.page.settings_fields import settings_by_group, without_gaps
+
+
+def test_every_field_appears_once() -> None:
+    names = [setting.name for group in settings_by_group().values() for setting in group]
+    assert sorted(names) == sorted(EngineConfig.model_fields)
+    assert "More" not in settings_by_group()
+
+
+def test_a_field_in_no_group_is_not_lost(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(settings_fields, "GROUPS", {"Memory": ("block_size",)})
+    more = settings_by_group()["More"]
+    assert len(more) == len(EngineConfig.model_fields) - 1
+
+
+def test_kinds_follow_the_types() -> None:
+    by_name = {s.name: s for group in settings_by_group().values() for s in group}
+    assert by_name["block_size"].kind == "whole" and not by_name["block_size"].optional
+    assert by_name["max_model_len"].kind == "whole" and by_name["max_model_len"].optional
+    assert by_name["watermark"].kind == "number"
+    assert by_name["enforce_eager"].kind == "switch"
+    assert by_name["scheduling_policy"].choices == ("fcfs", "priority")
+    assert all(setting.description for setting in by_name.values())
+
+
+def test_a_field_left_empty_is_the_default() -> None:
+    values = without_gaps({"block_size": None, "max_num_seqs": 3})
+    assert EngineConfig.parse(values).block_size == EngineConfig().block_size

@@ -1,0 +1,283 @@
+"""The document as the browser receives it: everything placed, bound and linked already.
+
+`PageDocument` is the contract with the page's JavaScript, which draws it and computes nothing.
+All positions are in the units of `view_box`; `label_at` is the middle of a label's text and
+`label_size` its estimated extent at 11 px.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypedDict
+
+from views.document import graph as graphs
+from views.document import labels, layout, routing
+from views.document.bindings import Bindings, code_of
+from views.document.diagnostics import Diagnostic
+from views.document.geometry import Box, Point, around, centred
+from views.document.model import Component, Document
+from views.document.sources import VerifiedSources, pinned_url
+
+MARGIN = 24.0
+UNVERIFIED = "pinned by the document, not verified"
+
+
+class PageCode(TypedDict):
+    """A file of this project and the class or function in it."""
+
+    path: str
+    symbol: str
+
+
+class PageVerifiedSource(TypedDict):
+    """A symbol of vLLM that was looked up at a release."""
+
+    path: str
+    symbol: str
+    first: int
+    last: int
+    url: str
+
+
+class PagePinnedSource(TypedDict):
+    """A range that the document pins; `status` says that nobody has verified it."""
+
+    path: str
+    line: int | None
+    end_line: int | None
+    label: str
+    url: str | None
+    status: str
+
+
+class PageComponent(TypedDict):
+    """A box; `live` is the engine's name for it, or None where it is static."""
+
+    id: str
+    type: str
+    label: str
+    sublabel: str
+    tag: str
+    x: float
+    y: float
+    w: float
+    h: float
+    live: str | None
+    code: list[PageCode]
+    verified_sources: list[PageVerifiedSource]
+    pinned_sources: list[PagePinnedSource]
+    upstream: list[str]
+    downstream: list[str]
+
+
+class PageBoundary(TypedDict):
+    """A frame, with room for its title above the boxes."""
+
+    kind: str
+    label: str
+    x: float
+    y: float
+    w: float
+    h: float
+    wraps: list[str]
+
+
+# "from" is a word of Python, so this one cannot be written as a class.
+PageConnection = TypedDict(
+    "PageConnection",
+    {
+        "id": str,
+        "from": str,
+        "to": str,
+        "label": str,
+        "variant": str,
+        "width": float | None,
+        "points": list[list[float]],
+        "label_at": list[float] | None,
+        "label_size": list[float] | None,
+        "returns": bool,
+        "live": str | None,
+    },
+)
+
+
+class PageView(TypedDict):
+    """A view: its tab, and what it puts in focus."""
+
+    id: str
+    label: str
+    focus: list[str]
+    note: str
+
+
+class PageCard(TypedDict):
+    """A note beside the map."""
+
+    dot: str
+    title: str
+    items: list[str]
+
+
+class PageDocument(TypedDict):
+    """The whole map. `live` is False for a document that the engine lights nothing of."""
+
+    meta: dict[str, Any]
+    live: bool
+    view_box: list[float]
+    components: list[PageComponent]
+    boundaries: list[PageBoundary]
+    connections: list[PageConnection]
+    views: list[PageView]
+    cards: list[PageCard]
+    request_path: list[str]
+    diagnostics: list[dict[str, str]]
+
+
+def page_document(
+    document: Document,
+    bindings: Bindings,
+    sources: VerifiedSources,
+    diagnostics: Iterable[Diagnostic] = (),
+) -> PageDocument:
+    """Return a legal document as the page draws it; see `PageDocument`."""
+    boxes = layout.place(document)
+    frames = layout.frames(document, boxes)
+    graph = graphs.build(document)
+    connections = _connections(document, bindings, boxes, graph)
+    meta = document.meta.model_dump(mode="json", by_alias=True, exclude={"views"})
+    return PageDocument(
+        meta=meta,
+        live=bindings.live,
+        view_box=_view_box(document, [*boxes.values(), *frames], connections),
+        components=_components(document, bindings, sources, boxes, graph),
+        boundaries=_boundaries(document, frames),
+        connections=connections,
+        views=[
+            PageView(id=v.id, label=v.label, focus=list(v.focus), note=v.note or "")
+            for v in document.meta.views
+        ],
+        cards=[PageCard(dot=c.dot, title=c.title, items=list(c.items)) for c in document.cards],
+        request_path=graphs.request_path(graph),
+        diagnostics=[item.as_dict() for item in diagnostics],
+    )
+
+
+def _components(
+    document: Document,
+    bindings: Bindings,
+    sources: VerifiedSources,
+    boxes: dict[str, Box],
+    graph: graphs.Graph,
+) -> list[PageComponent]:
+    onward = graphs.forward(graph)
+    return [
+        PageComponent(
+            id=c.id,
+            type=c.type,
+            label=c.label,
+            sublabel=c.sublabel or "",
+            tag=c.tag or "",
+            x=boxes[c.id].x,
+            y=boxes[c.id].y,
+            w=boxes[c.id].w,
+            h=boxes[c.id].h,
+            live=bindings.components.get(c.id),
+            code=[
+                PageCode(path=code.path, symbol=code.symbol)
+                for code in code_of(bindings.components.get(c.id))
+            ],
+            verified_sources=_verified(bindings.components.get(c.id), sources),
+            pinned_sources=_pinned(document, c),
+            upstream=graphs.upstream(onward, c.id),
+            downstream=graphs.downstream(onward, c.id),
+        )
+        for c in document.components
+    ]
+
+
+def _verified(live: str | None, sources: VerifiedSources) -> list[PageVerifiedSource]:
+    return [
+        PageVerifiedSource(
+            path=source.path,
+            symbol=source.symbol,
+            first=source.first,
+            last=source.last,
+            url=sources.url(source),
+        )
+        for source in (sources.of(live) if live else [])
+    ]
+
+
+def _pinned(document: Document, component: Component) -> list[PagePinnedSource]:
+    return [
+        PagePinnedSource(
+            path=source.path,
+            line=source.line,
+            end_line=source.end_line,
+            label=source.label or "",
+            url=pinned_url(document.meta.repository, source),
+            status=UNVERIFIED,
+        )
+        for source in component.sources or ()
+    ]
+
+
+def _boundaries(document: Document, frames: list[Box]) -> list[PageBoundary]:
+    return [
+        PageBoundary(
+            kind=boundary.kind,
+            label=boundary.label,
+            x=frame.x,
+            y=frame.y,
+            w=frame.w,
+            h=frame.h,
+            wraps=list(boundary.wraps),
+        )
+        for boundary, frame in zip(document.boundaries, frames, strict=True)
+    ]
+
+
+def _connections(
+    document: Document, bindings: Bindings, boxes: dict[str, Box], graph: graphs.Graph
+) -> list[PageConnection]:
+    lines = routing.route(document, boxes)
+    spots = labels.place(document, boxes, lines)
+    onward = graphs.forward(graph)
+    result: list[PageConnection] = []
+    for number, own in enumerate(document.connection_ids()):
+        edge, spot = document.connections[number], spots[number]
+        result.append(
+            {
+                "id": own,
+                "from": edge.source,
+                "to": edge.target,
+                "label": edge.label or "",
+                "variant": edge.variant,
+                "width": edge.width,
+                "points": [_rounded(point) for point in lines[number]],
+                "label_at": None if spot is None else _rounded(spot),
+                "label_size": None if spot is None else list(labels.size(edge.label or "")),
+                "returns": not onward.has_edge(edge.source, edge.target),
+                "live": bindings.connections.get(own),
+            }
+        )
+    return result
+
+
+def _rounded(point: Point) -> list[float]:
+    return [round(point[0], 1), round(point[1], 1)]
+
+
+def _view_box(
+    document: Document, areas: list[Box], connections: list[PageConnection]
+) -> list[float]:
+    """Return a picture that holds everything, and at least what the document asks for."""
+    for edge in connections:
+        areas += [Box(x, y, 0, 0) for x, y in edge["points"]]
+        if edge["label_at"] and edge["label_size"]:
+            x, y = edge["label_at"]
+            areas.append(centred((x, y), *edge["label_size"]))
+    whole = around(areas).grown(MARGIN)
+    if document.meta.view_box is not None:
+        whole = around([Box(0, 0, *document.meta.view_box), whole.grown(-MARGIN)])
+    return [round(number, 1) for number in whole]

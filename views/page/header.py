@@ -1,0 +1,94 @@
+"""The header: whose page this is, and what can be opened from it."""
+
+from __future__ import annotations
+
+import html
+
+import streamlit as st
+
+from engine.async_llm import AsyncLLM
+from views.architecture import LoadResult
+from views.document.diagnostics import Diagnostic
+from views.page.settings_form import settings_form
+from views.page.snippets import base_url, curl_line, python_snippet
+
+
+def header(result: LoadResult, llm: AsyncLLM | None, key: str | None) -> None:
+    """Draw name and title, and the popovers for the engine, its address and the document."""
+    with st.container(horizontal=True, vertical_alignment="center", key="gb-header"):
+        st.html(_brand(result))
+        with st.popover("Engine", icon=":material/settings:", disabled=llm is None):
+            if llm is not None:
+                settings_form(llm)
+        with st.popover("Connect", icon=":material/lan:", disabled=llm is None or key is None):
+            if llm is not None and key is not None:
+                _connect(llm, key)
+        with st.popover("Document", icon=":material/schema:"):
+            _document(result)
+
+
+def diagnostics(found: list[Diagnostic]) -> None:
+    """Say each thing against the document: where it is, what is wrong, and how to mend it."""
+    for item in found:
+        draw = st.error if item.severity == "error" else st.warning
+        subject = f" ({_plain(item.subject)})" if item.subject else ""
+        draw(
+            f"`{_code(item.path)}`{subject}: {_plain(item.message)}  \n"
+            f"**To mend it:** {_plain(item.fix)}"
+        )
+
+
+def _brand(result: LoadResult) -> str:
+    title = result.document.meta.title if result.document else "no document"
+    return (
+        f'<div class="gb-brand"><h1>Glassbox</h1>'
+        f'<p title="{html.escape(title)}">{html.escape(title)}</p></div>'
+    )
+
+
+def _connect(llm: AsyncLLM, key: str) -> None:
+    base = base_url(st.context.url, st.context.headers.get("Host"))
+    model = llm.model.name
+    st.markdown(
+        "Requests sent with this key go to **this tab's engine** and appear on its map. While the "
+        "engine is paused they wait there until you press Run, Step or Phase."
+    )
+    shell, python = st.tabs(["curl", "Python (openai)"])
+    with shell:
+        st.code(curl_line(base, key, model), language="bash", wrap_lines=True)
+    with python:
+        st.code(python_snippet(base, key, model), language="python", wrap_lines=True)
+        st.caption("It needs the package openai: `pip install openai`.")
+    st.markdown(f"Address `{base}/v1`, key `{key}`, model `{model}`")
+    st.caption(
+        "The key lives in this tab only and travels as the header Authorization: Bearer KEY. "
+        "Whoever has it can use and watch this engine; closing the tab forgets it. Without a key, "
+        "requests go to the server's shared engine, which nobody steps."
+    )
+
+
+def _document(result: LoadResult) -> None:
+    if result.document is None:
+        st.markdown("There is no document to draw.")
+        return
+    meta = result.document.meta
+    st.markdown(f"**{_plain(meta.title)}**")
+    if meta.subtitle:
+        st.caption(_plain(meta.subtitle))
+    st.markdown(
+        "`architecture.json` is the map: boxes, arrows, views. Edit it and reload the page."
+    )
+    if result.diagnostics:
+        st.markdown(f"{len(result.diagnostics)} remarks on it:")
+        diagnostics(result.diagnostics)
+    else:
+        st.markdown("It has no errors and no warnings.")
+
+
+def _plain(text: str) -> str:
+    """Return text that Markdown shows as it is."""
+    return "".join(f"\\{c}" if c in "\\`*_{}[]()<>#+-.!|~$:" else c for c in text)
+
+
+def _code(text: str) -> str:
+    return text.replace("`", "'")

@@ -1,0 +1,160 @@
+"""Ready-made requests, each of which makes one thing of the engine happen for certain.
+
+A preset fills the composer; it sends nothing. `promise` is what its trace must hold, and the tests
+run every preset on a real engine to see that it does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.config import EngineConfig
+from views.page.drafts import Mode
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What must appear in the log: an event, and where it is a decision, its reason."""
+
+    event: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Requests to try, the settings they need, and what to look at.
+
+    `settings` are only asked for where the engine's own do not do (`works_with`).
+    """
+
+    id: str
+    label: str
+    watch: str
+    prompts: tuple[str, ...]
+    max_tokens: int
+    promise: Promise
+    mode: Mode = "prompt"
+    system: str = ""
+    ignore_eos: bool = False
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The prompts as the composer shows them, a request a line."""
+        return "\n".join(self.prompts)
+
+    def missing(self, config: EngineConfig) -> dict[str, Any]:
+        """Return the settings that the engine would have to change for this preset."""
+        return {
+            name: value for name, value in self.settings.items() if getattr(config, name) != value
+        }
+
+
+# Four full blocks of 16 tokens, whatever the tokenizer: every later request can hit them.
+_SYSTEM = (
+    "You are the guide of a small museum of lighthouses. Every visitor gets a short, friendly "
+    "answer in plain words. Name one lighthouse, say where it stands and how high it is, and end "
+    "with a fact that a child would tell at dinner. Never mention the price of the tickets, the "
+    "opening hours or the weather."
+)
+
+_LONG = (
+    "A kitchen on a Friday evening is a scheduler. Orders come in faster than plates go out, and "
+    "the cook at the pass decides who gets the next free minute of the stove. A table of two "
+    "wants soup, which takes a moment; a table of twelve wants a roast, which takes an hour. If "
+    "the roast had the stove to itself, the soup would be cold before it was warm. So the cook "
+    "cuts the roast into pieces of work: a while for the roast, and in every while a little for "
+    "each soup that is already simmering. Nobody gets the whole stove, and nobody stands before "
+    "an empty plate. The roast arrives a little later than it might have, and the soups arrive at"
+    " a steady pace, one spoon after the other. What the guests of a good kitchen praise is not "
+    "the speed of the stove, it is that the next spoon always comes. The moral of this story is"
+)
+
+PRESETS: tuple[Preset, ...] = (
+    Preset(
+        id="shared-prefix",
+        label="Shared prefix",
+        watch=(
+            "The first request computes the shared beginning; the others find its full blocks in "
+            "the cache, and several block tables point at the same physical blocks."
+        ),
+        mode="chat",
+        system=_SYSTEM,
+        prompts=(
+            "Tell me about a lighthouse in France.",
+            "Which lighthouse is the oldest?",
+            "Is there a lighthouse made of wood?",
+            "Where do the keepers sleep?",
+        ),
+        max_tokens=12,
+        promise=Promise("blocks_hit"),
+        settings={"enable_prefix_caching": True},
+    ),
+    Preset(
+        id="long-and-short",
+        label="Long beside short",
+        watch=(
+            "The long prompt is computed in chunks of what the step's budget has left, while every "
+            "short request gets its token in every step."
+        ),
+        prompts=(
+            "The sky is blue because",
+            "Two and two make",
+            "Bread is made of",
+            _LONG,
+        ),
+        max_tokens=12,
+        ignore_eos=True,
+        promise=Promise("request_scheduled", "budget_left"),
+        settings={
+            "max_num_batched_tokens": 64,
+            "enable_chunked_prefill": True,
+            "long_prefill_token_threshold": 0,
+        },
+    ),
+    Preset(
+        id="more-than-seats",
+        label="More than seats",
+        watch=(
+            "Three requests run, the others wait; when one finishes, the head of the queue takes "
+            "its seat in the next step."
+        ),
+        prompts=(
+            "One, two,",
+            "Red, green,",
+            "Monday, Tuesday,",
+            "January, February,",
+            "North, east,",
+            "Spring, summer,",
+            "Do, re, mi,",
+        ),
+        max_tokens=6,
+        ignore_eos=True,
+        promise=Promise("admission_stopped", "seats_full"),
+        settings={"max_num_seqs": 3},
+    ),
+    Preset(
+        id="memory-pressure",
+        label="Memory pressure",
+        watch=(
+            "The answers outgrow the pool: one request loses its blocks, waits at the front of the "
+            "queue, and computes its tokens again."
+        ),
+        prompts=(
+            "Once upon a time there was a clockmaker who",
+            "Deep in the forest there was a library where",
+            "On the last day of summer the whole village",
+            "The captain opened the letter and read that",
+        ),
+        max_tokens=64,
+        ignore_eos=True,
+        promise=Promise("request_preempted"),
+        settings={"num_gpu_blocks": 14, "block_size": 16, "max_num_seqs": 4},
+    ),
+)
+
+
+def preset_by_id(preset_id: str) -> Preset | None:
+    """Return the preset of that name, or None."""
+    return next((preset for preset in PRESETS if preset.id == preset_id), None)

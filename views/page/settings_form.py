@@ -1,0 +1,92 @@
+"""The engine's settings: a form over `EngineConfig`, and the reset that applies it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from engine.async_llm import AsyncLLM
+from engine.config import ConfigError, EngineConfig
+from views.page.guard import guarded
+from views.page.settings_fields import Setting, settings_by_group, without_gaps
+from views.page.state import Fields, fields
+
+_COLUMNS = 3
+_OUTCOME = "gb-settings-outcome"
+
+
+def settings_form(llm: AsyncLLM) -> None:
+    """Draw the form with what the engine has now; what somebody has typed stays typed."""
+    shown = _fields(llm)
+    with st.form("settings", border=False, enter_to_submit=False):
+        for title, settings in settings_by_group().items():
+            st.markdown(f"**{title}**")
+            columns = st.columns(_COLUMNS)
+            for number, setting in enumerate(settings):
+                with columns[number % _COLUMNS]:
+                    _field(shown, setting)
+        st.form_submit_button(
+            "Apply and reset the engine",
+            key="gb-settings-apply",
+            type="primary",
+            on_click=_apply_form,
+            args=(llm,),
+        )
+    st.caption("Applying ends all requests and starts a new trace; save the old one first.")
+    outcome = st.session_state.pop(_OUTCOME, None)
+    if outcome:
+        (st.error if outcome[0] == "error" else st.success)(outcome[1])
+
+
+def apply(llm: AsyncLLM, settings: dict[str, Any]) -> str:
+    """Reset the engine with these settings changed; return what is wrong, or nothing."""
+    values = {**llm.requested_config.model_dump(), **settings}
+    try:
+        llm.reset(EngineConfig.parse(without_gaps(values)))
+    except ConfigError as error:
+        return f"{error}. The engine goes on with its old settings."
+    return ""
+
+
+@guarded
+def _apply_form(llm: AsyncLLM) -> None:
+    now = llm.requested_config.model_dump()
+    typed = _fields(llm).values()
+    trouble = apply(llm, typed)
+    if trouble:
+        st.session_state[_OUTCOME] = ("error", trouble)
+        return
+    differs = {name: value for name, value in typed.items() if now[name] != value}
+    said = ", ".join(f"{name} {_shown(value)}" for name, value in differs.items())
+    st.session_state[_OUTCOME] = (
+        "ok",
+        f"The engine was reset with {said}." if said else "The engine was reset, as it was set.",
+    )
+
+
+def _fields(llm: AsyncLLM) -> Fields:
+    """Return the form's fields, with the engine's settings where these changed since."""
+    values = llm.requested_config.model_dump()
+    found = fields("settings", values)
+    found.show(values)
+    return found
+
+
+def _field(shown: Fields, setting: Setting) -> None:
+    # Plain text: a reader of the screen is told the label as it is written here.
+    label = f"{setting.name}: {setting.description}"
+    first, key = shown.first[setting.name], shown.key(setting.name)
+    match setting.kind:
+        case "switch":
+            st.checkbox(label, first, key=key)
+        case "choice":
+            st.selectbox(label, setting.choices, setting.choices.index(first), key=key)
+        case "whole":
+            st.number_input(label, value=first, step=1, key=key, placeholder="as many as fit")
+        case "number":
+            st.number_input(label, value=first, step=0.05, format="%.2f", key=key)
+
+
+def _shown(value: Any) -> str:
+    return "as many as fit" if value is None else str(value)

@@ -1,0 +1,157 @@
+"""What the page remembers between two runs of the script, by name.
+
+Streamlit runs the script from top to bottom whenever something is clicked; whatever must survive
+lies in `st.session_state`, and only this module knows under which keys.
+
+A field in a closed popover is not in the browser yet: a value that is put into the session's state
+does not reach it later, when the popover opens. So fields get their values as first values, and
+whoever changes them from here (a preset, a reset) makes a new *generation* of fields.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import streamlit as st
+
+from views.page.drafts import Draft, SamplingFields
+from views.page.presets import Preset
+
+WORKSPACE = "workspace"
+NoteKind = Literal["hint", "sent", "watch", "error"]
+
+_NOTE = "gb-note"
+_PRESET = "gb-preset"
+_FIELDS = "gb-fields"
+
+# The composer's widgets and what they hold at first.
+COMPOSER: dict[str, Any] = {
+    "prompt": "The capital of France is",
+    "mode": "prompt",
+    "split": "one",
+    "copies": 1,
+    "system": "",
+    "priority": 0,
+    "max_tokens": 16,
+    "temperature": 0.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "seed": None,
+    "min_tokens": 0,
+    "stop": "",
+    "stop_token_ids": "",
+    "ignore_eos": False,
+}
+
+
+class Note(NamedTuple):
+    """The line below the composer."""
+
+    kind: NoteKind
+    text: str
+
+
+class Fields:
+    """The fields of one form: their first values, and which generation of widgets shows them."""
+
+    def __init__(self, form: str, first: dict[str, Any]):
+        self.form = form
+        self.first = first
+        self.generation = 0
+
+    def key(self, name: str) -> str:
+        """Return the key of a field's widget."""
+        return f"gb-{self.form}-{name}-{self.generation}"
+
+    def value(self, name: str) -> Any:
+        """Return what stands in a field."""
+        return st.session_state.get(self.key(name), self.first[name])
+
+    def values(self) -> dict[str, Any]:
+        """Return what stands in all fields."""
+        return {name: self.value(name) for name in self.first}
+
+    def show(self, first: dict[str, Any]) -> None:
+        """Show other values from the next run on, unless they are the first values already."""
+        if first != self.first:
+            self.renew(first)
+
+    def renew(self, first: dict[str, Any]) -> None:
+        """Show these values from the next run on, whatever has been typed."""
+        self.first = dict(first)
+        self.generation += 1
+
+
+def fields(form: str, first: dict[str, Any]) -> Fields:
+    """Return the fields of a form, made with these values when it is asked for first."""
+    found = st.session_state.get(_FIELDS + form)
+    if not isinstance(found, Fields):
+        found = st.session_state[_FIELDS + form] = Fields(form, dict(first))
+    return found
+
+
+def composer_fields() -> Fields:
+    """Return the composer's fields."""
+    return fields("composer", COMPOSER)
+
+
+def session_key() -> str | None:
+    """Return the key of this tab's engine, once the workspace has told it."""
+    workspace = st.session_state.get(WORKSPACE)
+    key = getattr(workspace, "session", None)
+    return key if isinstance(key, str) and key else None
+
+
+def say(kind: NoteKind, text: str) -> None:
+    """Put a line below the composer."""
+    st.session_state[_NOTE] = Note(kind, text)
+
+
+def note() -> Note | None:
+    """Return the line below the composer."""
+    found = st.session_state.get(_NOTE)
+    return found if isinstance(found, Note) else None
+
+
+def draft() -> Draft:
+    """Return the composer's fields as they stand."""
+    value = composer_fields().value
+    return Draft(
+        text=value("prompt") or "",
+        mode=value("mode") or "prompt",
+        split=value("split") or "one",
+        copies=value("copies"),
+        system=value("system") or "",
+        priority=value("priority"),
+        sampling=SamplingFields(
+            max_tokens=value("max_tokens"),
+            temperature=value("temperature"),
+            top_p=value("top_p"),
+            top_k=value("top_k"),
+            seed=value("seed"),
+            min_tokens=value("min_tokens"),
+            stop=value("stop") or "",
+            stop_token_ids=value("stop_token_ids") or "",
+            ignore_eos=bool(value("ignore_eos")),
+        ),
+    )
+
+
+def fill(preset: Preset) -> None:
+    """Fill the composer with a preset's requests, which can be edited before they are sent."""
+    filled = {
+        "prompt": preset.text,
+        "mode": preset.mode,
+        "split": "lines",
+        "system": preset.system,
+        "max_tokens": preset.max_tokens,
+        "ignore_eos": preset.ignore_eos,
+    }
+    composer_fields().renew({**COMPOSER, **filled})
+    st.session_state[_PRESET] = preset.id
+
+
+def chosen_preset() -> str | None:
+    """Return the id of the preset that the composer was filled with last."""
+    found = st.session_state.get(_PRESET)
+    return found if isinstance(found, str) else None

@@ -1,0 +1,92 @@
+"""Whether this tab has an engine yet: how far the model is, or why there is none and what helps."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import streamlit as st
+
+from engine.async_llm import AsyncLLM, EngineError
+from engine.config import ConfigError
+from engine.sessions import ModelNotReady, ModelStatus, registry
+from views.page import state
+from views.page.guard import guarded
+
+_EVERY_SECONDS = 0.5
+
+
+class Found(NamedTuple):
+    """This tab's engine, or what keeps it from having one."""
+
+    llm: AsyncLLM | None = None
+    loading: bool = False
+    trouble: str = ""
+
+
+def find_engine(key: str | None) -> Found:
+    """Return the engine of this key; without a key, say at least how far the model is."""
+    if key is None:
+        return _without_engine(registry().model_status())
+    try:
+        return Found(llm=registry().get(key))
+    except ModelNotReady as error:
+        return _without_engine(error.status)
+    except (EngineError, ConfigError) as error:
+        return Found(trouble=str(error))
+
+
+def _without_engine(status: ModelStatus) -> Found:
+    if status.stage == "failed":
+        return Found(
+            trouble=f"There is no model to run: {status.message}. Mend that, or name another model "
+            "(`MODEL=`), and start the server again. The map can be read all the same."
+        )
+    if status.stage == "ready":
+        return Found()
+    registry().start()  # it is, where the server was started as it should be
+    return Found(loading=True)
+
+
+def model_status(found: Found, key: str | None) -> None:
+    """Show what keeps the engine from being there; nothing where it is."""
+    if found.trouble:
+        st.error(found.trouble)
+    elif found.llm is None:
+        _wait(found.loading, key)
+    else:
+        _about_engine(found.llm, key)
+
+
+@st.fragment(run_every=_EVERY_SECONDS)
+def _wait(loading: bool, key: str | None) -> None:
+    """Look again every half a second, and draw the page anew once there is more to show.
+
+    Also for the key: one that the browser tells while the page is being drawn anew can get lost,
+    but every run of a fragment brings what the browser knows.
+    """
+    status = registry().model_status()
+    over = status.stage in ("ready", "failed")
+    if (loading and over) or state.session_key() != key:
+        st.rerun()
+    if not over:
+        fraction = min(1.0, status.done / status.total) if status.total else 0.0
+        st.progress(fraction, text=f"{_sentence(status.message)} The map can be read meanwhile.")
+
+
+def _about_engine(llm: AsyncLLM, key: str | None) -> None:
+    notice = registry().notice(key) if key else None
+    if notice:
+        st.info(notice)
+    if llm.failed is not None:
+        st.error(_sentence(llm.failed))
+        st.button("Reset the engine", key="gb-reset-failed", on_click=_reset, args=(llm,))
+
+
+@guarded
+def _reset(llm: AsyncLLM) -> None:
+    llm.reset()
+
+
+def _sentence(text: str) -> str:
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else f"{text}."

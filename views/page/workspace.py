@@ -1,0 +1,38 @@
+"""The workspace: tabs, map, inspector, transport and panels, one component for all of them.
+
+Its JavaScript is a small bootstrap; the modules come from `/assets`, the document once as data,
+and everything live through the event stream. It tells the page one thing: its session's key.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import streamlit as st
+
+from views.document.drawing import PageDocument
+from views.page.state import WORKSPACE
+
+_BOOTSTRAP = Path(__file__).parents[1] / "assets" / "bootstrap.js"
+DATA_VERSION = 1
+
+
+def workspace(document: PageDocument) -> None:
+    """Draw the workspace."""
+    component = st.components.v2.component("workspace", js=_bootstrap())
+    component(
+        key=WORKSPACE,
+        data={"document": document, "version": DATA_VERSION},
+        on_session_change=_noted,
+    )
+
+
+@cache
+def _bootstrap() -> str:
+    # A one-line string with a slash would be taken for a path.
+    return _BOOTSTRAP.read_text(encoding="utf-8") + "\n"
+
+
+def _noted() -> None:
+    """The key is in the session's state now, and the run that follows reads it there."""
