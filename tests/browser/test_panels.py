@@ -170,7 +170,7 @@ def models(page: Page, trace: Trace | str, cursor: int) -> Json:
     """The data of all panels with the cursor at a record."""
     text = trace if isinstance(trace, str) else text_of(trace)
     result: Json = page.evaluate(
-        "([text, at]) => { harness.open(text).seek(at); return harness.models(); }", [text, cursor]
+        "([text, at]) => { harness.open(text).seek(at); return harness.all(); }", [text, cursor]
     )
     return result
 
@@ -197,12 +197,12 @@ def filled(cls: type[Any]) -> Json:
 
 
 def test_every_reason_has_a_phrase_with_its_numbers(page: Page) -> None:
-    codes = page.evaluate("Object.keys(harness.sentences.REASON_PHRASES)")
+    codes = page.evaluate("Object.keys(harness.reasons.REASON_PHRASES)")
     assert set(codes) == set(REASONS_BY_CODE)
     for code, cls in REASONS_BY_CODE.items():
         numbers = filled(cls)
         reason = {"code": code, **numbers}
-        text = page.evaluate("reason => harness.sentences.reasonPhrase(reason)", reason)
+        text = page.evaluate("reason => harness.reasons.reasonPhrase(reason)", reason)
         assert "undefined" not in text and "NaN" not in text, text
         assert code not in text and len(text) > 10, text
         for name, value in numbers.items():
@@ -210,11 +210,11 @@ def test_every_reason_has_a_phrase_with_its_numbers(page: Page) -> None:
 
 
 def test_every_event_has_a_phrase_and_tells_its_reason(page: Page) -> None:
-    types = page.evaluate("Object.keys(harness.sentences.EVENT_PHRASES)")
+    types = page.evaluate("Object.keys(harness.events.EVENT_PHRASES)")
     assert set(types) == set(FACTS_BY_TYPE)
     for kind, cls in FACTS_BY_TYPE.items():
         event: Json = {"type": kind, "facts": filled(cls)}
-        text = page.evaluate("event => harness.sentences.eventPhrase(event)", event)
+        text = page.evaluate("event => harness.events.eventPhrase(event)", event)
         assert not any(word in text for word in ("undefined", "NaN", "[object", "null")), text
         assert "_" not in text and len(text) > 10, text
         if "request" in cls._fields:
@@ -237,7 +237,7 @@ def test_an_event_that_comes_with_a_reason_says_it(page: Page) -> None:
         reason = {"code": "seats_full", "running": 61, "max_num_seqs": 67}
         facts = filled(FACTS_BY_TYPE[kind])
         event = {"type": kind, "facts": facts, "reason": reason}
-        text = page.evaluate("event => harness.sentences.eventPhrase(event)", event)
+        text = page.evaluate("event => harness.events.eventPhrase(event)", event)
         assert "61 of 67 seats" in text, f"{kind} keeps its reason to itself: {text}"
 
 
@@ -257,13 +257,13 @@ def test_sentences_name_who_got_what_and_who_waits(page: Page) -> None:
 )
 def test_every_moment_of_a_trace_has_three_sentences(page: Page, name: str) -> None:
     odd = page.evaluate(
-        """([text, views]) => {
+        """text => {
           const store = harness.open(text);
           const odd = [];
           for (let i = -1; i <= store.head; i += 1) {
             store.moveCursor(i);
-            for (const view of views) {
-              const parts = harness.parts.sentenceOf(store, view);
+            for (const { sentence } of Object.values(harness.models)) {
+              const parts = sentence(store);
               const text = parts.map((part) => part.text).join("");
               const whole = /^[A-Z].*[.”]$/s.test(text);
               if (!whole || /undefined|NaN|null|\\.\\.|: [;.]|  |; ;/.test(text)) odd.push(text);
@@ -271,16 +271,9 @@ def test_every_moment_of_a_trace_has_three_sentences(page: Page, name: str) -> N
           }
           return odd;
         }""",
-        [text_of(workload_trace(name)), list(VIEWS.values())],
+        text_of(workload_trace(name)),
     )
     assert odd == []
-
-
-VIEWS = {
-    "lifecycle": "request-lifecycle",
-    "blocks": "block-allocation",
-    "graph": "cuda-acceleration",
-}
 
 
 # --- true to the engine ------------------------------------------------------------------------
@@ -353,7 +346,7 @@ def test_bars_are_as_high_as_their_share_of_the_budget(page: Page, budget: int) 
     bars = page.evaluate(
         """() => {
           const { timeline } = harness.panelOf();
-          const { top, height } = harness.modules.lifecycle.BARS;
+          const { top, height } = harness.BARS;
           const { context, ratio } = timeline.bars;
           const { model } = timeline;
           return model.steps.filter((bar) => bar.step < model.step).map((bar) => {
@@ -775,7 +768,7 @@ def test_request_colours_are_legible(open_page: Callable[..., Page], theme: str)
     page = open_page(theme)
     colours = page.evaluate(
         """theme => {
-          const { requestColour, onRequestColour } = harness.format;
+          const { requestColour, onRequestColour } = harness.colours;
           const style = getComputedStyle(harness.box);
           const probe = document.createElement("i");
           harness.box.append(probe);

@@ -161,7 +161,7 @@ def test_the_page_folds_as_the_engine_does_forwards_backwards_and_by_jumps(
     path += random.Random(7).choices(range(-1, count), k=120)
     page.evaluate(
         """async () => {
-            const { Timeline } = await import("/assets/state.js");
+            const { Timeline } = await import("/assets/core/state.js");
             const { header, records } = window.stage.store;
             window.line = new Timeline(header.state, records, { every: 40, copyCost: 5 });
         }"""
@@ -180,7 +180,7 @@ def test_ids_that_are_names_of_javascript_stay_ids(page: Page) -> None:
     patch = {"requests": {"__proto__": {"status": "running"}, "constructor": {"status": "waiting"}}}
     found = page.evaluate(
         """async (text) => {
-            const { mergePatch } = await import("/assets/state.js");
+            const { mergePatch } = await import("/assets/core/state.js");
             const state = Object.create(null);
             const inverse = mergePatch(state, JSON.parse(text));
             const after = JSON.stringify(state);
@@ -204,7 +204,7 @@ def test_the_table_of_facts_is_the_engines(page: Page) -> None:
         name: {field: kind(hint) for field, hint in get_type_hints(cls).items()}
         for name, cls in FACTS_BY_TYPE.items()
     }
-    assert page.evaluate("import('/assets/trace_file.js').then((m) => m.FACTS)") == expected
+    assert page.evaluate("import('/assets/core/trace_file.js').then((m) => m.FACTS)") == expected
 
 
 # --- packets -------------------------------------------------------------------------------------
@@ -721,8 +721,8 @@ def test_mounting_again_with_new_data_keeps_everything(page: Page, recorded: Rec
 def test_a_long_log_forgets_its_beginning_and_nothing_else(page: Page, recorded: Recorded) -> None:
     found = page.evaluate(
         """async (text) => {
-            const { Store } = await import("/assets/store.js");
-            const { parseTrace } = await import("/assets/trace_file.js");
+            const { Store } = await import("/assets/core/store.js");
+            const { parseTrace } = await import("/assets/core/trace_file.js");
             const { header, records } = parseTrace(text);
             const store = new Store();
             store.maxRecords = 120;

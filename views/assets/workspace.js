@@ -3,20 +3,23 @@
  * The workspace: view tabs, map, inspector, transport and the panel of the view, in one shadow
  * root, around one store. `mount` is what the Streamlit component calls.
  */
-import { el, reconcile, setAttribute, setText } from "./dom.js";
-import { Head, messageOf } from "./head.js";
-import { Inspector } from "./inspector.js";
-import { ArchitectureMap } from "./map.js";
-import { Store } from "./store.js";
-import { EngineLink } from "./stream.js";
-import { Theme } from "./theme.js";
-import { Transport } from "./transport.js";
+import { Store } from "./core/store.js";
+import { EngineLink } from "./core/stream.js";
+import { ArchitectureMap } from "./map/map.js";
+import { el, reconcile, setAttribute, setText } from "./page/dom.js";
+import { Head, messageOf } from "./page/head.js";
+import { Inspector } from "./page/inspector.js";
+import { Theme } from "./page/theme.js";
+import { Transport } from "./page/transport.js";
 
-/** View id -> panel module; a view that has none shows the first. */
+/**
+ * View id -> panel module; a view that has none shows the first.
+ * @type {Record<string, string>}
+ */
 const PANELS = {
-  "request-lifecycle": "./panel_lifecycle.js",
-  "block-allocation": "./panel_blocks.js",
-  "cuda-acceleration": "./panel_graph.js",
+  "request-lifecycle": "./panels/lifecycle.js",
+  "block-allocation": "./panels/blocks.js",
+  "cuda-acceleration": "./panels/graph.js",
 };
 const OTHER_PANEL = PANELS["request-lifecycle"];
 const SHEETS = ["./style.css", "./panels.css"];

@@ -3,14 +3,38 @@
  * The inspector: what the selected box, request or block is, how it stands at the cursor, what
  * happened there, and where it lives in code. With nothing selected: the view and the document.
  */
+import { aboutOf } from "../boxes/about.js";
+import { Moment, liveOf } from "../boxes/live.js";
+import { Store } from "../core/store.js";
+import { requestColour } from "../words/colours.js";
+import { eventPhrase } from "../words/events.js";
+import { plural } from "../words/format.js";
 import { el, icon, reconcile, setAttribute, setText } from "./dom.js";
-import { count, micros, plural, ranges, requestColour, truth } from "./format.js";
-import { Moment, aboutOf, liveOf } from "./live.js";
-import { eventPhrase } from "./sentences.js";
+import {
+  blockRows,
+  chips,
+  fillRows,
+  momentName,
+  moreItem,
+  outputText,
+  promptText,
+  requestRows,
+  sourceItem,
+  sourceText,
+  statusText,
+  symbolText,
+  tableText,
+  themeOf,
+  truthLegend,
+} from "./inspector_rows.js";
+
+/** @import { Component } from "../core/document.js" */
+/** @import { EventRecord } from "../core/records.js" */
 
 const CLOSE = "M4 2.6 8 6.6l4-4L13.4 4l-4 4 4 4-1.4 1.4-4-4-4 4L2.6 12l4-4-4-4z";
 const MOST_EVENTS = 60;
 const MOST_HISTORY = 120;
+/** @type {Record<string, string>} */
 const STATUS_TONES = {
   finished: "ok",
   preempted: "warn",
@@ -19,13 +43,10 @@ const STATUS_TONES = {
   submitted: "external",
 };
 
-/** @typedef {import("./live.js").Row} Row */
-/** @typedef {import("./store.js").EventRecord} EventRecord */
-
 export class Inspector {
   /**
    * @param {HTMLElement} root
-   * @param {import("./store.js").Store} store
+   * @param {Store} store
    */
   constructor(root, store) {
     this.store = store;
@@ -73,11 +94,11 @@ export class Inspector {
 
   // -- a box -------------------------------------------------------------------------------------
 
-  /** @param {any} item @returns {() => void} */
+  /** @param {Component} item @returns {() => void} */
   showBox(item) {
     const about = aboutOf(item.live);
     this.body.append(
-      this.head(item.label, item.sublabel),
+      this.head(item.label, item.sublabel ?? ""),
       chips([item.type, item.type], item.tag && ["", item.tag], !item.live && ["warn", "static"]),
       ...about.map((text, i) => el("p", { class: i ? "" : "lead", text })),
     );
@@ -96,7 +117,7 @@ export class Inspector {
     return refresh;
   }
 
-  /** @param {any} item @returns {() => void} */
+  /** @param {Component} item @returns {() => void} */
   liveParts(item) {
     const rows = el("dl", { class: "gb-rows" });
     const events = el("ul", { class: "gb-list" });
@@ -116,7 +137,7 @@ export class Inspector {
     };
   }
 
-  /** @param {any} item */
+  /** @param {Component} item */
   codeParts(item) {
     if (item.code?.length) {
       const list = item.code.map((code) =>
@@ -170,7 +191,7 @@ export class Inspector {
     }
   }
 
-  /** @param {any} item */
+  /** @param {Component} item */
   neighbours(item) {
     const { connections, components } = this.store.document;
     const name = (/** @type {string} */ id) =>
@@ -196,13 +217,13 @@ export class Inspector {
       ...new Set(connections.filter((each) => each.to === item.id).map((each) => each.from)),
     ]);
     const reach = [
-      (item.upstream ?? []).length && `${plural(item.upstream.length, "box")} upstream`,
-      (item.downstream ?? []).length && `${plural(item.downstream.length, "box")} downstream`,
+      item.upstream.length && `${plural(item.upstream.length, "box")} upstream`,
+      item.downstream.length && `${plural(item.downstream.length, "box")} downstream`,
     ].filter(Boolean);
     if (reach.length) {
       const title = [
-        `upstream: ${(item.upstream ?? []).map(name).join(", ") || "none"}`,
-        `downstream: ${(item.downstream ?? []).map(name).join(", ") || "none"}`,
+        `upstream: ${item.upstream.map(name).join(", ") || "none"}`,
+        `downstream: ${item.downstream.map(name).join(", ") || "none"}`,
       ].join("\n");
       this.body.append(
         el("p", {
@@ -214,7 +235,7 @@ export class Inspector {
     }
   }
 
-  /** @param {any} item */
+  /** @param {Component} item */
   viewNote(item) {
     const view = this.store.currentView;
     if (!view?.note || !view.focus.includes(item.id)) return;
@@ -425,212 +446,4 @@ export class Inspector {
     );
     if (events.length > most) list.append(moreItem(events.length - most));
   }
-}
-
-// --- texts and rows -----------------------------------------------------------------------------
-
-/** @param {number} left */
-function moreItem(left) {
-  const item = el("li", { class: "gb-note-small", text: `and ${count(left)} earlier` });
-  /** @type {any} */ (item).__key = "more";
-  return item;
-}
-
-/** @param {HTMLElement} list @param {Row[]} rows */
-function fillRows(list, rows) {
-  reconcile(
-    list,
-    rows,
-    (row) => row.name,
-    (row) =>
-      el(
-        "div",
-        { class: "gb-row" },
-        el("dt", { text: row.name }),
-        el("dd", {}, truth(row.truth, row.how, row.value)),
-      ),
-    (node, row) => {
-      const span = node.lastElementChild.firstElementChild;
-      setText(span, row.value);
-      setAttribute(span, "title", `${row.truth}: ${row.how}`);
-    },
-  );
-}
-
-/** @param {...([string, string]|false|""|undefined|null)} items tone and text */
-function chips(...items) {
-  const made = items.map((item) =>
-    item ? el("span", { class: "gb-chip", "data-tone": item[0], text: item[1] }) : null,
-  );
-  return el("div", { class: "gb-chips" }, ...made);
-}
-
-/** @param {string} title @param {string} where @param {string|null} url */
-function sourceItem(title, where, url) {
-  const name = url
-    ? el("a", {
-        href: url,
-        target: "_blank",
-        rel: "noreferrer noopener",
-        class: "gb-code",
-        text: title,
-      })
-    : el("span", { class: "gb-code", text: title });
-  return el("li", { class: "gb-source" }, name, el("small", { text: where }));
-}
-
-/** @param {import("./store.js").StepEntry} entry */
-function momentName(entry) {
-  return entry.command ? `between steps` : `step ${entry.step}`;
-}
-
-/** @param {Element} node */
-function themeOf(node) {
-  return node.closest("[data-theme]")?.getAttribute("data-theme") ?? "light";
-}
-
-function truthLegend() {
-  const rows = [
-    ["measured", "from the running engine", "read from the engine's log"],
-    [
-      "derived",
-      "computed from measured ones; the formula shows on hover",
-      "the formula stands here",
-    ],
-    ["illustrative", "from the document, never from the engine", "a figure of the document"],
-  ];
-  return el(
-    "ul",
-    { class: "gb-list" },
-    ...rows.map(([kind, text, how]) =>
-      el("li", { class: "gb-source" }, truth(/** @type {any} */ (kind), how, kind), `: ${text}`),
-    ),
-  );
-}
-
-/** @param {any} request */
-function statusText(request) {
-  if (!request) return "not in the state";
-  return request.finish_reason ? `finished: ${request.finish_reason}` : request.status;
-}
-
-/** @param {string} symbol */
-function symbolText(symbol) {
-  return `${/^[A-Z]/.test(symbol) ? "class" : "function"} ${symbol}`;
-}
-
-/** @param {string} source */
-function sourceText(source) {
-  return source === "http" ? "sent over HTTP" : source === "page" ? "sent from this page" : source;
-}
-
-/** @param {any} request */
-function promptText(request) {
-  if (!request) return "";
-  if (request.prompt) return request.prompt;
-  if (request.prompt_pieces) return request.prompt_pieces.join("");
-  return `token ids ${(request.prompt_token_ids ?? []).slice(0, 200).join(" ")}`;
-}
-
-/** @param {any} request */
-function outputText(request) {
-  const ids = Object.values(request?.output_token_ids ?? {});
-  if (request?.output_pieces) return Object.values(request.output_pieces).join("");
-  return ids.length ? `token ids ${ids.slice(-200).join(" ")}` : "(nothing yet)";
-}
-
-/** @param {any} request */
-function tableText(request) {
-  const blocks = Object.values(request?.block_table ?? {});
-  if (!blocks.length) return "holds no blocks";
-  return `${plural(blocks.length, "block")}: ${ranges(/** @type {number[]} */ (blocks), 24)}`;
-}
-
-/** @param {any} block @returns {Row[]} */
-function blockRows(block) {
-  const how = "the block's record in the engine's state";
-  const free = block.ref_cnt === 0;
-  /** @type {Row[]} */
-  const rows = [
-    {
-      name: "held by",
-      value: block.null_block ? "the null block" : plural(block.ref_cnt, "request"),
-      truth: "measured",
-      how: `ref_cnt: ${how}`,
-    },
-  ];
-  rows.push({
-    name: "content",
-    value: block.hash ? `cached ${block.hash}` : "not in the prefix cache",
-    truth: "measured",
-    how,
-  });
-  if (free)
-    rows.push({
-      name: "in the free queue",
-      value: `after ${block.prev ?? "nobody"}, before ${block.next ?? "nobody"}`,
-      truth: "measured",
-      how,
-    });
-  return rows;
-}
-
-/** @param {any} request @param {EventRecord[]} events @returns {Row[]} */
-function requestRows(request, events) {
-  const how = "the request's record in the engine's state";
-  const outputs = Object.keys(request.output_token_ids ?? {}).length;
-  /** @type {Row[]} */
-  const rows = [
-    { name: "prompt tokens", value: count(request.num_prompt_tokens), truth: "measured", how },
-    {
-      name: "output tokens",
-      value: `${outputs} / ${request.max_tokens}`,
-      truth: "measured",
-      how: "tokens generated, and max_tokens",
-    },
-    {
-      name: "computed",
-      value: `${request.num_computed_tokens} / ${request.num_tokens}`,
-      truth: "measured",
-      how: "num_computed_tokens / num_tokens",
-    },
-    {
-      name: "prefix hit",
-      value: plural(request.hit_tokens ?? 0, "token"),
-      truth: "measured",
-      how: "hit at the latest admission",
-    },
-    { name: "preempted", value: `${request.num_preemptions ?? 0} ×`, truth: "measured", how },
-    ...timeRows(events),
-  ];
-  if (request.priority)
-    rows.push({ name: "priority", value: String(request.priority), truth: "measured", how });
-  return rows;
-}
-
-/** @param {EventRecord[]} events of one request @returns {Row[]} */
-function timeRows(events) {
-  const began = events.find((event) => event.type === "request_submitted");
-  const texts = events.filter((event) => event.type === "text_emitted");
-  const note = "from the log's clock; time in which the engine stood paused counts";
-  /** @type {Row[]} */
-  const rows = [];
-  if (began && texts.length) {
-    rows.push({
-      name: "time to first token",
-      value: micros(texts[0].t_us - began.t_us),
-      truth: "measured",
-      how: `first text_emitted - request_submitted, ${note}`,
-    });
-  }
-  if (texts.length > 1) {
-    const mean = (texts[texts.length - 1].t_us - texts[0].t_us) / (texts.length - 1);
-    rows.push({
-      name: "mean time between tokens",
-      value: micros(mean),
-      truth: "derived",
-      how: `(last - first text_emitted) ÷ ${texts.length - 1}, ${note}`,
-    });
-  }
-  return rows;
 }

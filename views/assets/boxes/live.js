@@ -3,24 +3,28 @@
  * The live line, the meter and the live rows of each engine box, from the state and the events of
  * the step at the cursor and from nothing else. What has not happened yet in this step says so.
  *
- * @typedef {{name: string, value: string, truth: "measured"|"derived"|"illustrative", how: string}} Row
+ * @typedef {{name: string, value: string, truth: "measured"|"derived"|"illustrative", how: string}} LiveRow
  * @typedef {{line: string, short?: string, quiet?: boolean, meter?: number, meterHow?: string,
- *   rows: Row[]}} Live
+ *   rows: LiveRow[]}} Live
  */
-import { bytes, count, micros, percent, plural } from "./format.js";
+import { Store } from "../core/store.js";
+import { bytes, count, micros, percent, plural } from "../words/format.js";
+
+/** @import { EventRecord } from "../core/records.js" */
+/** @import { Status } from "../core/trace_index.js" */
 
 const NOT_YET = "not yet in this step";
 
 /** What the boxes share: the state and the events of the step at the cursor, by type. */
 export class Moment {
-  /** @param {import("./store.js").Store} store */
+  /** @param {Store} store */
   constructor(store) {
     this.header = store.header ?? { config: {}, model: {} };
     this.config = this.header.config ?? {};
     this.model = this.header.model ?? {};
     this.state = store.state ?? {};
     this.entry = store.stepAt(store.cursor);
-    /** @type {Map<string, import("./store.js").EventRecord[]>} */
+    /** @type {Map<string, EventRecord[]>} */
     this.events = new Map();
     for (const event of this.entry ? store.eventsOfStep(this.entry) : []) {
       const list = this.events.get(event.type);
@@ -35,7 +39,7 @@ export class Moment {
     return this.events.get(type)?.at(-1)?.facts ?? null;
   }
 
-  /** @param {string} type @returns {import("./store.js").EventRecord[]} */
+  /** @param {string} type @returns {EventRecord[]} */
   all(type) {
     return this.events.get(type) ?? [];
   }
@@ -43,17 +47,18 @@ export class Moment {
 
 /** @param {Record<string, any>} requests */
 function countByStatus(requests) {
+  /** @type {Record<Status, number>} */
   const result = { submitted: 0, waiting: 0, running: 0, preempted: 0, finished: 0 };
-  for (const id in requests) result[requests[id].status] += 1;
+  for (const id in requests) result[/** @type {Status} */ (requests[id].status)] += 1;
   return { ...result, open: result.submitted + result.waiting + result.running + result.preempted };
 }
 
-/** @param {string} name @param {string|number} value @param {string} how @returns {Row} */
+/** @param {string} name @param {string|number} value @param {string} how @returns {LiveRow} */
 function measured(name, value, how) {
   return { name, value: String(value), truth: "measured", how };
 }
 
-/** @param {string} name @param {string|number} value @param {string} how @returns {Row} */
+/** @param {string} name @param {string|number} value @param {string} how @returns {LiveRow} */
 function derived(name, value, how) {
   return { name, value: String(value), truth: "derived", how };
 }
@@ -192,7 +197,7 @@ function runner(now) {
   const forward = now.all("forward_run").at(-1);
   const device = String(now.model.device ?? "");
   const total = batch ? batch.prefill_tokens + batch.decode_tokens : 0;
-  /** @type {Row[]} */
+  /** @type {LiveRow[]} */
   const rows = [
     measured("tokens in the batch", batch ? count(total) : NOT_YET, "batch_scheduled of this step"),
     measured(
@@ -231,7 +236,10 @@ function batchLine(batch, total) {
   };
 }
 
-/** In a few words for the map; the inspector has the whole sentence. */
+/**
+ * In a few words for the map; the inspector has the whole sentence.
+ * @type {Record<string, string>}
+ */
 const EAGER_BECAUSE = {
   prefill_in_batch: "prefill in batch",
   above_largest_size: "above largest",
@@ -384,45 +392,4 @@ const BOXES = {
 export function liveOf(name, now) {
   const box = name !== null && Object.hasOwn(BOXES, name) ? BOXES[name] : null;
   return box ? box(now) : null;
-}
-
-/** What each engine box is. Checked against what holds of vLLM 0.26.0. */
-const ABOUT = {
-  "client-req": [
-    "Whoever sends prompts: this page, or any OpenAI client over HTTP. The text comes back token by token as server-sent events, and nothing that went out is ever taken back.",
-  ],
-  "async-engine": [
-    "The front end. It turns text into tokens, hands requests to the engine core, turns new tokens into text and streams it. Commands such as run, pause and step act here.",
-    "In vLLM this is the API server's process and the engine core runs in another. Here both share one process.",
-  ],
-  scheduler: [
-    "Decides in every step which requests get how many tokens. It knows no prefill or decode phase: a request wants its known tokens minus its computed ones, running requests first, within one token budget for all.",
-    "A long prompt takes what the budget has left, so there is no fixed chunk size. When blocks run out it preempts a running request, which is computed again later; nothing is swapped out.",
-  ],
-  "block-manager": [
-    "The page table of the KV cache. It maps each request's logical blocks to physical blocks, finds cached prefixes by the hash of full blocks, and hands out blocks from the head of the free queue.",
-    "At most all tokens but one may hit, in whole blocks: the last token must be computed to get its logits.",
-  ],
-  "gpu-runner": [
-    "Executes a step: it flattens the scheduled tokens of all requests into one batch, runs the model over it, keeps the logits, and then samples a token for each request whose known tokens are all computed.",
-  ],
-  "cuda-graph": [
-    "Chooses how the forward runs: by replaying a recording made for a batch size, with padding up to that size, or eagerly, one operation after the other. On a GPU the recording is a CUDA graph; on a CPU it is a list of operations over fixed buffers.",
-    "Here only pure decode batches replay. vLLM's default, FULL_AND_PIECEWISE, also replays piecewise graphs, attention left out, for mixed and prefill batches. Preparing inputs and padding remain as costs.",
-  ],
-  "paged-attn": [
-    "Attention that reads K and V through block tables, so that a request's blocks may lie anywhere in the pool. Prefill and decode both write through a slot mapping.",
-    "The original CUDA kernel of that name is history in vLLM: V1 runs FlashAttention, FlashInfer or Triton backends over the same paged layout.",
-  ],
-  "physical-vram": [
-    "The memory that holds the weights and the KV pool: device memory on a GPU, main memory on a CPU. The pool is allocated ahead and cut into blocks; block 0 is kept back as the null block.",
-  ],
-  "shared-gqa": [
-    "Not a cache of its own. With grouped-query attention several query heads share one KV head, so fewer KV bytes are stored and read for each token. The factor is query heads ÷ KV heads of the model; no bandwidth is multiplied.",
-  ],
-};
-
-/** @param {string|null} name @returns {string[]} */
-export function aboutOf(name) {
-  return name !== null && Object.hasOwn(ABOUT, name) ? ABOUT[name] : [];
 }

@@ -4,15 +4,18 @@
  *
  * The picture is built once a document and size; an update only moves classes, texts and packets.
  */
-import { el, icon, reconcile, setAttribute, setText, svg } from "./dom.js";
-import { Moment, liveOf } from "./live.js";
+import { Moment, liveOf } from "../boxes/live.js";
+import { Store } from "../core/store.js";
+import { el, icon, reconcile, setAttribute, setText, svg } from "../page/dom.js";
+import { eventPhrase } from "../words/events.js";
+import { packetsOf } from "./packets.js";
 import {
+  DRAWER,
   boundsOf,
   boxIdOf,
   centreOf,
   clamp,
   cut,
-  DRAWER,
   drawerPath,
   frameAt,
   hullOf,
@@ -30,9 +33,11 @@ import {
   textWidth,
   tipPath,
   titleOf,
-} from "./map_shapes.js";
-import { packetsOf } from "./packets.js";
-import { eventPhrase } from "./sentences.js";
+} from "./shapes.js";
+
+/** @import { Live } from "../boxes/live.js" */
+/** @import { Area, Component, Connection, PageDocument } from "../core/document.js" */
+/** @import { Packet } from "./packets.js" */
 
 const FLIGHT_MS = 430;
 const MOST_FLIGHTS = 6;
@@ -41,6 +46,7 @@ const LEAST_PX = 11.2; // no letter of the fitted map is smaller than this on th
 const ZOOM_STEP = 1.3;
 const ZOOM_MOST = 6;
 
+/** @type {Record<string, string>} paths in a square of 16 */
 const ICONS = {
   plus: "M7 2h2v5h5v2H9v5H7V9H2V7h5z",
   minus: "M2 7h12v2H2z",
@@ -50,15 +56,15 @@ const ICONS = {
 export class ArchitectureMap {
   /**
    * @param {HTMLElement} root
-   * @param {import("./store.js").Store} store
+   * @param {Store} store
    */
   constructor(root, store) {
     this.root = root;
     this.store = store;
     this.reduced = matchMedia("(prefers-reduced-motion: reduce)");
     this.zoom = { k: 1, x: 0, y: 0 };
-    /** @type {any} the document that is drawn */
-    this.page = null;
+    /** The document that is drawn. */
+    this.page = /** @type {PageDocument} */ (/** @type {unknown} */ (null));
     this.bounds = { x: 0, y: 0, w: 1, h: 1 };
     /** Sizes of letters, in the map's units. */
     this.sizes = { small: 12.5, big: 14 };
@@ -82,6 +88,11 @@ export class ArchitectureMap {
     this.layouts = 0; // counts how often the texts were fitted
     this.lastCursor = -2;
     this.lastHeader = null;
+    /** What the live lines and the packets were drawn of. */
+    this.liveVersion = -1;
+    this.liveHeader = null;
+    this.liveLayout = -1;
+    this.eventLayout = -1;
     /** @type {{line: any, began: number, node: SVGElement, rest: boolean}[]} */
     this.flights = [];
     this.frame = 0;
@@ -150,7 +161,7 @@ export class ArchitectureMap {
     this.tabStop = "";
   }
 
-  /** @param {any} item */
+  /** @param {Component} item */
   makeBox(item) {
     const parts = {
       hover: svg("title", { text: titleOf(item) }),
@@ -183,7 +194,7 @@ export class ArchitectureMap {
     return { item, node, ...parts, geo: item, shown: "" };
   }
 
-  /** @param {any} item */
+  /** @param {Connection} item */
   makeLine(item) {
     const hover = svg("title", { text: lineTitle(item, this.boxes) });
     const hit = svg("path", { class: "hit" });
@@ -207,11 +218,12 @@ export class ArchitectureMap {
   /**
    * Where a line runs: its ends stay on the sides of their boxes, however wide these are drawn, and
    * what leaves or enters from below does so at the drawer's lower edge.
-   * @param {any} item
+   * @param {Connection} item
    */
   trimmed(item) {
     const points = item.points.map(([x, y]) => [x, y]);
     if (points.length < 2) return points;
+    /** @type {[number[], number[], string][]} */
     const ends = [
       [points[0], points[1], item.from],
       [points[points.length - 1], points[points.length - 2], item.to],
@@ -274,7 +286,8 @@ export class ArchitectureMap {
   /**
    * A box as wide as its words need, where its neighbours and the labels between leave room: on a
    * small screen letters shrink less than boxes do.
-   * @param {any} item
+   * @param {Component} item
+   * @returns {Area}
    */
   widened(item) {
     const { small, big } = this.sizes;
@@ -296,7 +309,7 @@ export class ArchitectureMap {
     };
   }
 
-  /** @param {any} item @param {-1|1} side @returns {number} by how much a box may grow there */
+  /** @param {Component} item @param {-1|1} side @returns {number} by how much a box may grow there */
   roomBeside(item, side) {
     const edge = side < 0 ? item.x : item.x + item.w;
     const rim = side < 0 ? this.bounds.x : this.bounds.x + this.bounds.w;
@@ -321,7 +334,7 @@ export class ArchitectureMap {
     return Math.max(0, room);
   }
 
-  /** @param {any} a @param {any} b */
+  /** @param {Component} a @param {Component} b */
   widestLabelBetween(a, b) {
     const between = this.page.connections.filter(
       (each) =>
@@ -475,7 +488,7 @@ export class ArchitectureMap {
     }
   }
 
-  /** @param {any} box @param {import("./live.js").Live|null} live */
+  /** @param {any} box @param {Live|null} live */
   showLine(box, live) {
     const { item, geo, rail, fill, node } = box;
     const { small } = this.sizes;
@@ -512,15 +525,15 @@ export class ArchitectureMap {
     const packets = packetsOf(events, now).filter((packet) =>
       this.lineByLive.has(packet.connection),
     );
-    this.showPackets(packets, now);
+    this.showPackets(packets);
     this.showSparks(events, now);
     if (moved) this.fly(now);
     this.lastCursor = store.cursor;
     this.lastHeader = store.header;
   }
 
-  /** @param {import("./packets.js").Packet[]} packets @param {any} now */
-  showPackets(packets, now) {
+  /** @param {Packet[]} packets */
+  showPackets(packets) {
     const lit = new Map(packets.map((packet) => [packet.connection, packet]));
     for (const line of this.lines) {
       const packet = lit.get(line.item.live);
@@ -544,7 +557,7 @@ export class ArchitectureMap {
     );
   }
 
-  /** @param {import("./packets.js").Packet} packet it rests near the arrow's end, or midway */
+  /** @param {Packet} packet it rests near the arrow's end, or midway */
   makePacket(packet) {
     const line = this.lineByLive.get(packet.connection);
     const rest = this.reduced.matches

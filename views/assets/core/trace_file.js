@@ -3,23 +3,16 @@
  * A saved trace: JSON Lines in, header and records out, or one sentence that says which line is
  * wrong and why. The counterpart of `Trace.parse` in engine/trace.py.
  */
+import { STEP_PHASES } from "./records.js";
 
-export const SCHEMA_VERSION = 1;
-export const STEP_PHASES = [
-  "arrive",
-  "schedule",
-  "prepare",
-  "execute",
-  "sample",
-  "update",
-  "output",
-];
-const PHASES = new Set([...STEP_PHASES, "command"]);
+const SCHEMA_VERSION = 1;
+const LOGGED_PHASES = new Set([...STEP_PHASES, "command"]);
 const MAX_CHARACTERS = 400_000_000;
 
 /**
  * The facts of every event type. s: text, n: number, b: yes or no, S: list of texts, N: list of
  * numbers. A test compares this table with engine/events.py.
+ * @type {Record<string, Record<string, keyof typeof CHECKS>>}
  */
 export const FACTS = {
   request_submitted: { request: "s", num_prompt_tokens: "n", max_tokens: "n", source: "s" },
@@ -88,7 +81,7 @@ export const FACTS = {
   engine_failed: { message: "s" },
 };
 
-/** @type {Record<string, (value: any) => boolean>} */
+/** @type {Record<"s" | "n" | "b" | "S" | "N", (value: any) => boolean>} */
 const CHECKS = {
   s: (value) => typeof value === "string",
   n: (value) => typeof value === "number",
@@ -160,7 +153,7 @@ function problemOf(record) {
     return `not a record of a trace (kind is ${JSON.stringify(record.kind) ?? "missing"})`;
   }
   if (!Number.isInteger(record.step)) return "step must be a whole number";
-  if (!PHASES.has(record.phase)) return `unknown phase ${JSON.stringify(record.phase)}`;
+  if (!LOGGED_PHASES.has(record.phase)) return `unknown phase ${JSON.stringify(record.phase)}`;
   if (typeof record.t_us !== "number") return "t_us must be a number";
   if (record.kind === "patch") return isObject(record.changes) ? null : "changes must be an object";
   return eventProblem(record);

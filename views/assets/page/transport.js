@@ -3,15 +3,17 @@
  * The transport: one cursor for the whole page. At the head of a live engine the forward buttons
  * command the engine; behind the head they walk through what was recorded.
  */
+import { STEP_PHASES } from "../core/records.js";
+import { Store } from "../core/store.js";
+import { count, plural } from "../words/format.js";
 import { el, icon, setAttribute, setText } from "./dom.js";
-import { count, plural } from "./format.js";
-import { STEP_PHASES } from "./trace_file.js";
 
 const SPEEDS = ["0.5", "1", "2", "4", "8", "16", "free"];
 /** Between two ticks of the scrubber, in pixels. */
 const LEAST_TICK = 9;
 const SPEED_KEY = "glassbox.speed";
 
+/** @type {Record<string, string>} paths in a square of 16 */
 const ICONS = {
   stepBack: "M2 3h2v10H2zM9 3v10L4.5 8zM14 3v10L9.5 8z",
   phaseBack: "M3 3h2v10H3zM13 3v10L6 8z",
@@ -27,11 +29,13 @@ const ICONS = {
 export class Transport {
   /**
    * @param {HTMLElement} root
-   * @param {import("./store.js").Store} store
+   * @param {Store} store
    */
   constructor(root, store) {
     this.store = store;
     this.busy = false;
+    this.face = "";
+    this.ticksKey = "";
     const b = (
       /** @type {string} */ name,
       /** @type {string} */ text,
@@ -46,6 +50,7 @@ export class Transport {
         text,
         before ? null : icon(ICONS[name]),
       );
+    /** @type {Record<string, HTMLElement>} */
     this.buttons = {
       stepBack: b("stepBack", "Step", "Back to the end of the step before ([ or p)", () =>
         this.back("Step"),
@@ -205,6 +210,8 @@ export class Transport {
     if (unit === "Event") await store.commandOneEvent();
     else await store.command(unit.toLowerCase());
     this.busy = false;
+    this.face = "";
+    this.ticksKey = "";
     store.changed();
   }
 
@@ -429,14 +436,14 @@ function tickStride(steps, width) {
   return stride;
 }
 
-/** @param {import("./store.js").Store} store */
+/** @param {Store} store */
 function savedHint(store) {
   return store.atHead
     ? "End of the saved trace."
     : `A saved trace of ${plural(store.head + 1, "record")}.`;
 }
 
-/** @param {import("./store.js").Store} store */
+/** @param {Store} store */
 function connectionHint(store) {
   return store.connection === "lost"
     ? "The connection is lost; trying again."
@@ -453,7 +460,7 @@ function loadingHint(status) {
 
 /**
  * What there is to do, said next to the buttons that do it.
- * @param {import("./store.js").Store} store
+ * @param {Store} store
  */
 function engineHint(store) {
   const requests = store.state.requests ?? {};

@@ -2,7 +2,9 @@
 /**
  * Shapes of the map: paths, places and widths, computed from the document and the size of letters.
  */
-import { el, svg } from "./dom.js";
+import { el, svg } from "../page/dom.js";
+
+/** @import { Area, Component, Connection, PageDocument } from "../core/document.js" */
 
 /** Height of the strip with the live line below a box. */
 export const DRAWER = 21;
@@ -12,7 +14,7 @@ const CORNER = 9;
 /** @param {number} value */
 export const round = (value) => Math.round(value * 10) / 10;
 
-/** @param {any} page */
+/** @param {PageDocument} page */
 export function boundsOf(page) {
   let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
   const take = (/** @type {number} */ x, /** @type {number} */ y, w = 0, h = 0) => {
@@ -50,6 +52,7 @@ export function makeFrame(boundary) {
 
 /** @param {string} kind */
 export function legendEntry(kind) {
+  /** @type {Record<string, string>} */
   const words = {
     region: "Region",
     "security-group": "Security group",
@@ -58,19 +61,20 @@ export function legendEntry(kind) {
     database: "Database / memory",
     messagebus: "Message bus",
   };
+  /** @type {Record<string, string>} */
   const tones = { region: "region", "security-group": "security", event: "event" };
   const label = words[kind] ?? kind.charAt(0).toUpperCase() + kind.slice(1);
   const mark = el("i", { "data-kind": kind, style: `--tone: var(--gb-${tones[kind] ?? kind})` });
   return el("li", {}, mark, label);
 }
 
-/** @param {any} item */
+/** @param {Component} item */
 export function titleOf(item) {
   const state = item.live ? "" : "\nStatic: it has no live counterpart in this engine.";
   return [item.label, item.sublabel, item.tag].filter(Boolean).join(" · ") + state;
 }
 
-/** @param {any} item @param {Map<string, any>} boxes */
+/** @param {Connection} item @param {Map<string, any>} boxes */
 export function lineTitle(item, boxes) {
   const name = (/** @type {string} */ id) => boxes.get(id)?.item.label ?? id;
   const state = item.live ? "" : "\nStatic: no event of the engine travels here.";
@@ -128,7 +132,7 @@ function towards(from, to, by) {
 /**
  * Where a label stands with letters of this size: it keeps the document's side of the line, and
  * the edge that is near the line stays where it was.
- * @param {any} item @param {number[][]} points @param {number} wide @param {number} size
+ * @param {Connection} item @param {number[][]} points @param {number} wide @param {number} size
  */
 export function labelSpot(item, points, wide, size) {
   const [x, y] = item.label_at ?? midway(points);
@@ -174,7 +178,7 @@ function longestSegment(points) {
 
 /** @param {number[][]} points @param {number} x @param {number} y */
 function nearestSegment(points, x, y) {
-  const far = ({ a, b }) => {
+  const far = (/** @type {{a: number[], b: number[]}} */ { a, b }) => {
     const length = (b[0] - a[0]) ** 2 + (b[1] - a[1]) ** 2 || 1;
     const part = clamp(((x - a[0]) * (b[0] - a[0]) + (y - a[1]) * (b[1] - a[1])) / length, 0, 1);
     return Math.hypot(a[0] + part * (b[0] - a[0]) - x, a[1] + part * (b[1] - a[1]) - y);
@@ -182,7 +186,7 @@ function nearestSegment(points, x, y) {
   return segmentsOf(points).reduce((best, next) => (far(next) < far(best) ? next : best));
 }
 
-/** @param {any} item */
+/** @param {Area} item */
 export function centreOf(item) {
   return { x: item.x + item.w / 2, y: item.y + item.h / 2 };
 }
@@ -218,8 +222,6 @@ export function hullOf(a, b) {
     h: Math.abs(a[1] - b[1]),
   };
 }
-
-/** @typedef {{x: number, y: number, w: number, h: number}} Area */
 
 /** @param {Area} a @param {Area} b */
 export function overlap(a, b) {

@@ -5,6 +5,8 @@
  *
  * Time is dealt out by phases: each phase of a step takes the same time, its records share it.
  */
+import { STEP_PHASES } from "./records.js";
+import { Store } from "./store.js";
 
 /** What a step may take on the screen where the engine itself has no pace, in milliseconds. */
 const STEP_SHOWN = 900;
@@ -13,7 +15,7 @@ const PHASE_SHOWN = 320;
 const PACE = 0.8;
 
 export class Clock {
-  /** @param {import("./store.js").Store} store */
+  /** @param {Store} store */
   constructor(store) {
     this.store = store;
     this.frame = 0;
@@ -99,7 +101,7 @@ export class Clock {
   /** @param {number} passed milliseconds */
   phasesPassed(passed) {
     const stepsPerMs = this.rate === null ? 0.06 : /** @type {number} */ (this.rate) / 1000;
-    return passed * stepsPerMs * 7;
+    return passed * stepsPerMs * STEP_PHASES.length;
   }
 
   /** @param {number} phases how far to go, in phases; may be a part of one */

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * How numbers, lists, colours and truth labels look, for every module of the page.
+ * How numbers, lists and truth labels look, for every module of the page.
  *
  * A number on the page is measured (from the running engine), derived (computed from measured
  * ones by a formula that is shown) or illustrative (from the document, never from the engine).
@@ -132,61 +132,4 @@ export function truth(kind, how, text = "") {
   span.title = `${kind}: ${how}`;
   span.textContent = text;
   return span;
-}
-
-/* Ten hues in an order that keeps neighbours apart. Orange is missing: it is the engine's. */
-const LIGHT = [
-  "#2158d8",
-  "#b3185b",
-  "#0b7350",
-  "#7430d6",
-  "#8a5a00",
-  "#0b6f93",
-  "#b4232a",
-  "#55730a",
-  "#a21caf",
-  "#475a7a",
-];
-const DARK = [
-  "#6ea8ff",
-  "#f683b8",
-  "#3fd69b",
-  "#b196ff",
-  "#e9c14a",
-  "#4cc9ee",
-  "#ff8f8f",
-  "#a9d850",
-  "#ec8bf5",
-  "#a9b9d6",
-];
-
-/** @type {Map<string, number>} */
-const order = new Map();
-
-/**
- * Say in which order requests arrived. A request's hue follows from it and never changes.
- * @param {Iterable<string>} ids
- * @param {boolean} [afresh] another trace begins
- */
-export function registerRequests(ids, afresh = false) {
-  if (afresh) order.clear();
-  for (const id of ids) if (!order.has(id)) order.set(id, order.size);
-}
-
-/**
- * The colour of a request: legible as text on a panel, and under `onRequestColour` as a fill.
- * @param {number | string} id its id, or its place in the order of arrival
- * @param {string} [theme] "light" or "dark"
- * @returns {string}
- */
-export function requestColour(id, theme = "light") {
-  if (typeof id === "string" && !order.has(id)) registerRequests([id]);
-  const place = typeof id === "number" ? id : /** @type {number} */ (order.get(id));
-  const hues = theme === "dark" ? DARK : LIGHT;
-  return hues[place % hues.length];
-}
-
-/** The colour of text on a fill of a request's colour. @param {string} [theme] @returns {string} */
-export function onRequestColour(theme = "light") {
-  return theme === "dark" ? "#0a101c" : "#ffffff";
 }

@@ -4,10 +4,11 @@
  * current phase travelled. A pure function of the log and the cursor, so that a changed event
  * changes its own packet and no other.
  *
- * @typedef {import("./store.js").EventRecord} EventRecord
  * @typedef {{connection: string, events: EventRecord[], now: boolean, quantity: string}} Packet
  */
-import { bytes, count, plural, visible } from "./format.js";
+import { bytes, count, plural, visible } from "../words/format.js";
+
+/** @import { EventRecord } from "../core/records.js" */
 
 /**
  * @param {EventRecord[]} events of the current phase up to the cursor

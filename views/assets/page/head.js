@@ -3,8 +3,11 @@
  * The row above the map: the tabs of the views, whose engine is shown, and what can be done with
  * its log.
  */
+import { Store } from "../core/store.js";
+import { EngineLink } from "../core/stream.js";
 import { el, icon, reconcile, setAttribute, setText } from "./dom.js";
 
+/** @type {Record<string, string>} paths in a square of 16 */
 const ICONS = {
   save: "M7 2h2v6h2.5L8 11.5 4.5 8H7zM2 12h12v2H2z",
   open: "M2 3h4.5l1.5 2H14v8H2z",
@@ -31,7 +34,7 @@ const RESET_TITLE = "Begin again with an empty engine of the same settings";
 export class Head {
   /**
    * @param {HTMLElement} root
-   * @param {import("./store.js").Store} store
+   * @param {Store} store
    */
   constructor(root, store) {
     this.store = store;
@@ -115,7 +118,7 @@ export class Head {
   }
 
   /** @param {boolean} [open] */
-  toggleHelp(open = this.help.hidden) {
+  toggleHelp(open = this.help.hidden !== false) {
     this.help.hidden = !open;
     this.helpButton.setAttribute("aria-expanded", String(open));
   }
@@ -127,7 +130,7 @@ export class Head {
   async save() {
     const { store } = this;
     try {
-      const blob = await /** @type {import("./stream.js").EngineLink} */ (store.link).traceFile();
+      const blob = await /** @type {EngineLink} */ (store.link).traceFile();
       const link = el("a", {
         href: URL.createObjectURL(blob),
         download: `glassbox-${store.header?.trace_id ?? "trace"}.jsonl`,
@@ -222,7 +225,7 @@ function makeHelp() {
   );
 }
 
-/** @param {import("./store.js").Store} store */
+/** @param {Store} store */
 function statusOf(store) {
   if (!store.live) return "saved trace";
   if (store.connection === "lost") return "lost";

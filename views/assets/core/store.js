@@ -3,19 +3,17 @@
  * The page's one store: the log as it came, a cursor into it, the state at the cursor, and what
  * is selected. Map, inspector, transport and panels read it and never keep a copy.
  *
- * @typedef {{kind: "event", seq: number, step: number, phase: string, type: string,
- *   component: string, connection: string|null, facts: any, reason?: any, duration_us?: number,
- *   t_us: number}} EventRecord
- * @typedef {{kind: "patch", seq: number, step: number, phase: string, changes: any,
- *   duration_us: number|null, t_us: number}} PatchRecord
- * @typedef {EventRecord|PatchRecord} LogRecord
  * @typedef {{phase: string, first: number, last: number}} PhaseSpan
  * @typedef {{step: number, first: number, last: number, phases: PhaseSpan[], command?: true}} StepEntry
  * @typedef {{component: string|null, request: string|null, block: number|null}} Selection
  */
 import { Clock } from "./clock.js";
 import { Timeline, copyState, mergePatch } from "./state.js";
+import { EngineLink } from "./stream.js";
 import { parseTrace } from "./trace_file.js";
+
+/** @import { PageDocument } from "./document.js" */
+/** @import { EventRecord, LogRecord } from "./records.js" */
 
 /** Beyond this the oldest records become part of the base state, as in the engine's own log. */
 const MAX_RECORDS = 240_000;
@@ -30,8 +28,8 @@ const MEMORY = {
 
 export class Store {
   constructor() {
-    /** @type {any} the PageDocument */
-    this.document = null;
+    /** What is drawn: nothing is, before it came. */
+    this.document = /** @type {PageDocument} */ (/** @type {unknown} */ (null));
     /** @type {any} */
     this.header = null;
     /** @type {LogRecord[]} */
@@ -58,7 +56,7 @@ export class Store {
     this.modelStatus = null;
     /** @type {"own"|"shared"} */
     this.engine = "own";
-    /** @type {import("./stream.js").EngineLink|null} */
+    /** @type {EngineLink|null} */
     this.link = null;
     /** Counts every change of the log or the cursor. */
     this.version = 0;
@@ -482,7 +480,7 @@ export class Store {
 
   // -- what is looked at -------------------------------------------------------------------------
 
-  /** @param {any} pageDocument */
+  /** @param {PageDocument} pageDocument */
   setDocument(pageDocument) {
     if (this.document === pageDocument) return;
     this.document = pageDocument;

@@ -2,6 +2,7 @@
 /**
  * The page's link to the server: commands go down, the log comes up. One event stream a tab.
  */
+import { Store } from "./store.js";
 
 const SESSION_KEY = "glassbox.session";
 const ENGINE_KEY = "glassbox.engine";
@@ -20,7 +21,7 @@ class ServerError extends Error {
 
 export class EngineLink {
   /**
-   * @param {import("./store.js").Store} store
+   * @param {Store} store
    * @param {(key: string) => void} onSession
    */
   constructor(store, onSession) {

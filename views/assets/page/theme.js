@@ -2,6 +2,7 @@
 /**
  * Light or dark: what the page behind the workspace is.
  */
+
 const THEME_EVERY = 1000;
 
 /** The theme is what Streamlit's background says: it has no flag, and it can change at any time. */

@@ -2,16 +2,16 @@
 /**
  * The events of a trace, put in order once: by step, by request, by block.
  *
- * The three panels ask for "who got what in step 7" sixty times a second. The index reads each
- * record once, when it comes, and is thrown away with its trace. It holds what events say and
- * nothing that they do not; what the engine's state is at the cursor, the store knows.
+ * The panels ask for "who got what in step 7" sixty times a second. The index reads each record
+ * once, when it comes, and is thrown away with its trace. It holds what events say and nothing that
+ * they do not; what the engine's state is at the cursor, the store knows.
  */
+import { registerRequests } from "../words/colours.js";
+import { shareKind } from "./records.js";
+import { Store } from "./store.js";
 
-import { registerRequests } from "./format.js";
-import { shareKind } from "./sentences.js";
+/** @import { EventRecord, Reason } from "./records.js" */
 
-/** @typedef {import("./sentences.js").EngineEvent} EngineEvent */
-/** @typedef {import("./sentences.js").Reason} Reason */
 /** @typedef {"submitted" | "waiting" | "running" | "preempted" | "finished"} Status */
 
 /**
@@ -20,7 +20,6 @@ import { shareKind } from "./sentences.js";
  * @property {number} i index of its event in store.records
  * @property {string} request
  * @property {"prefill" | "decode"} kind
- * @property {string} admitted "new", "resumed" or "running"
  * @property {number} tokens
  * @property {number} from computed before
  * @property {number} known
@@ -50,9 +49,8 @@ import { shareKind } from "./sentences.js";
  * @typedef {Object} StepFacts
  * @property {number} step
  * @property {Share[]} shares
- * @property {EngineEvent | null} batch
- * @property {EngineEvent | null} dispatch
- * @property {EngineEvent | null} forward
+ * @property {EventRecord | null} batch
+ * @property {EventRecord | null} dispatch
  * @property {Map<string, {us: number, i: number}>} phases measured time of each phase
  */
 
@@ -61,7 +59,7 @@ const indexes = new WeakMap();
 
 /**
  * The index of the store's trace, brought up to its last record.
- * @param {any} store
+ * @param {Store} store
  * @returns {TraceIndex}
  */
 export function traceIndex(store) {
@@ -78,7 +76,7 @@ export function traceIndex(store) {
 let lastTraceId = "";
 
 export class TraceIndex {
-  /** @param {any} store */
+  /** @param {Store} store */
   constructor(store) {
     this.traceId = store.header?.trace_id;
     this.first = store.records[0];
@@ -117,7 +115,7 @@ export class TraceIndex {
     }
   }
 
-  /** Whether the store still shows the trace that this index was made of. @param {any} store */
+  /** Whether the store still shows the trace that this index was made of. @param {Store} store */
   continues(store) {
     if (store.header?.trace_id !== this.traceId || store.records.length < this.length) return false;
     return this.length === 0 || store.records[0] === this.first;
@@ -161,7 +159,7 @@ export class TraceIndex {
   step(step) {
     let facts = this.steps.get(step);
     if (!facts) {
-      facts = { step, shares: [], batch: null, dispatch: null, forward: null, phases: new Map() };
+      facts = { step, shares: [], batch: null, dispatch: null, phases: new Map() };
       this.steps.set(step, facts);
       this.firstStep = Math.min(this.firstStep, step);
       this.lastStep = Math.max(this.lastStep, step);
@@ -181,7 +179,7 @@ export class TraceIndex {
     this.phases.push({ i, start: patch.t_us - us, end: patch.t_us, before });
   }
 
-  /** @param {EngineEvent} event @param {number} i */
+  /** @param {EventRecord} event @param {number} i */
   takeEvent(event, i) {
     const take = TAKE[event.type];
     if (event.phase !== "command") this.step(event.step);
@@ -256,7 +254,7 @@ export function atOrBefore(length, value, limit) {
 
 /**
  * The blocks whose content or owner an event changed.
- * @param {EngineEvent} event @returns {number[]}
+ * @param {EventRecord} event @returns {number[]}
  */
 function blocksOf(event) {
   if (event.type === "block_evicted") return [event.facts.block];
@@ -271,27 +269,27 @@ const BLOCK_EVENTS = new Set([
   "blocks_freed",
 ]);
 
-/** @param {Row} row @param {EngineEvent} event @param {number} i @param {Status} status */
+/** @param {Row} row @param {EventRecord} event @param {number} i @param {Status} status */
 function become(row, event, i, status) {
   const last = row.changes[row.changes.length - 1];
   if (last?.status !== status) row.changes.push({ step: event.step, status, i });
 }
 
-/** @param {EngineEvent} event @param {number} i @returns {Mark} */
+/** @param {EventRecord} event @param {number} i @returns {Mark} */
 function mark(event, i) {
   return { i, step: event.step, reason: event.reason, facts: event.facts };
 }
 
 /**
  * Tokens of a step that has not run are not computed once their request is out of it.
- * @param {TraceIndex} index @param {Row} row @param {EngineEvent} event @param {number} i
+ * @param {TraceIndex} index @param {Row} row @param {EventRecord} event @param {number} i
  */
 function takeBack(index, row, event, i) {
   const share = row.shares.get(event.step);
   if (share && !index.step(event.step).phases.has("execute")) share.takenBack = i;
 }
 
-/** @type {Record<string, (index: TraceIndex, event: EngineEvent, i: number) => void>} */
+/** @type {Record<string, (index: TraceIndex, event: EventRecord, i: number) => void>} */
 const TAKE = {
   request_submitted(index, event, i) {
     const row = index.row(event.facts.request);
@@ -313,7 +311,6 @@ const TAKE = {
       i,
       request: f.request,
       kind: shareKind(f, row.promptTokens),
-      admitted: f.kind,
       tokens: f.num_tokens,
       from: f.num_computed_tokens,
       known: f.num_known_tokens,
@@ -363,36 +360,4 @@ const TAKE = {
   step_dispatched(index, event) {
     index.step(event.step).dispatch = event;
   },
-  forward_run(index, event) {
-    index.step(event.step).forward = event;
-  },
 };
-
-/**
- * Time to the first token and between tokens, up to the cursor; null where there is none yet.
- * @param {TraceIndex} index @param {Row} row @param {number} cursor
- */
-export function timing(index, row, cursor) {
-  const all = row.tokens.length > 0 ? row.tokens : row.texts;
-  const n = atOrBefore(all.length, (k) => all[k].i, cursor) + 1;
-  if (n === 0) return { ttft: null, itl: null };
-  const [first, last] = [all[0], all[n - 1]];
-  const engine = (
-    /** @type {{i: number, t_us: number}} */ a,
-    /** @type {{i: number, t_us: number}} */ b,
-  ) => index.engineTime(b.i, b.t_us) - index.engineTime(a.i, a.t_us);
-  const start = row.submitted;
-  const ttft = start && {
-    us: first.t_us - start.t_us,
-    engineUs: engine(start, first),
-    paused: index.pausedBetween(start.i, first.i),
-    steps: first.step - start.step + 1,
-  };
-  const itl = n > 1 && {
-    us: (last.t_us - first.t_us) / (n - 1),
-    engineUs: engine(first, last) / (n - 1),
-    paused: index.pausedBetween(first.i, last.i),
-    tokens: n,
-  };
-  return { ttft, itl: itl || null };
-}

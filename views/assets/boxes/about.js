@@ -1,0 +1,43 @@
+// @ts-check
+/** What each engine box is, in prose. Checked against what holds of vLLM 0.26.0. */
+
+/** @type {Record<string, string[]>} */
+const ABOUT = {
+  "client-req": [
+    "Whoever sends prompts: this page, or any OpenAI client over HTTP. The text comes back token by token as server-sent events, and nothing that went out is ever taken back.",
+  ],
+  "async-engine": [
+    "The front end. It turns text into tokens, hands requests to the engine core, turns new tokens into text and streams it. Commands such as run, pause and step act here.",
+    "In vLLM this is the API server's process and the engine core runs in another. Here both share one process.",
+  ],
+  scheduler: [
+    "Decides in every step which requests get how many tokens. It knows no prefill or decode phase: a request wants its known tokens minus its computed ones, running requests first, within one token budget for all.",
+    "A long prompt takes what the budget has left, so there is no fixed chunk size. When blocks run out it preempts a running request, which is computed again later; nothing is swapped out.",
+  ],
+  "block-manager": [
+    "The page table of the KV cache. It maps each request's logical blocks to physical blocks, finds cached prefixes by the hash of full blocks, and hands out blocks from the head of the free queue.",
+    "At most all tokens but one may hit, in whole blocks: the last token must be computed to get its logits.",
+  ],
+  "gpu-runner": [
+    "Executes a step: it flattens the scheduled tokens of all requests into one batch, runs the model over it, keeps the logits, and then samples a token for each request whose known tokens are all computed.",
+  ],
+  "cuda-graph": [
+    "Chooses how the forward runs: by replaying a recording made for a batch size, with padding up to that size, or eagerly, one operation after the other. On a GPU the recording is a CUDA graph; on a CPU it is a list of operations over fixed buffers.",
+    "Here only pure decode batches replay. vLLM's default, FULL_AND_PIECEWISE, also replays piecewise graphs, attention left out, for mixed and prefill batches. Preparing inputs and padding remain as costs.",
+  ],
+  "paged-attn": [
+    "Attention that reads K and V through block tables, so that a request's blocks may lie anywhere in the pool. Prefill and decode both write through a slot mapping.",
+    "The original CUDA kernel of that name is history in vLLM: V1 runs FlashAttention, FlashInfer or Triton backends over the same paged layout.",
+  ],
+  "physical-vram": [
+    "The memory that holds the weights and the KV pool: device memory on a GPU, main memory on a CPU. The pool is allocated ahead and cut into blocks; block 0 is kept back as the null block.",
+  ],
+  "shared-gqa": [
+    "Not a cache of its own. With grouped-query attention several query heads share one KV head, so fewer KV bytes are stored and read for each token. The factor is query heads ÷ KV heads of the model; no bandwidth is multiplied.",
+  ],
+};
+
+/** @param {string|null} name @returns {string[]} */
+export function aboutOf(name) {
+  return name !== null && Object.hasOwn(ABOUT, name) ? ABOUT[name] : [];
+}

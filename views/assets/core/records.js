@@ -1,0 +1,37 @@
+// @ts-check
+/**
+ * The records of the log, and what follows from one of them alone. The counterpart of
+ * engine/events.py.
+ *
+ * @typedef {{code: string} & Record<string, any>} Reason why a decision fell, with its numbers
+ * @typedef {{kind: "event", seq: number, step: number, phase: string, type: string,
+ *   component: string, connection: string|null, facts: any, reason?: Reason,
+ *   duration_us?: number, t_us: number}} EventRecord
+ * @typedef {{kind: "patch", seq: number, step: number, phase: string, changes: any,
+ *   duration_us: number|null, t_us: number}} PatchRecord
+ * @typedef {EventRecord|PatchRecord} LogRecord
+ */
+
+/** The parts of a step, in order. */
+export const STEP_PHASES = [
+  "arrive",
+  "schedule",
+  "prepare",
+  "execute",
+  "sample",
+  "update",
+  "output",
+];
+
+/**
+ * "decode" where the one token it lacks is the one it generated last, else "prefill".
+ * @param {Record<string, any>} facts of a request_scheduled event
+ * @param {number} [promptTokens]
+ * @returns {"prefill" | "decode"}
+ */
+export function shareKind(facts, promptTokens) {
+  if (facts.num_known_tokens - facts.num_computed_tokens !== 1) return "prefill";
+  if (promptTokens !== undefined)
+    return facts.num_known_tokens > promptTokens ? "decode" : "prefill";
+  return facts.kind === "running" ? "decode" : "prefill";
+}

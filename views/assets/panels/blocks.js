@@ -1,0 +1,426 @@
+// @ts-check
+/** Virtual KV-cache allocation: a request's logical blocks beside the physical pool. */
+import { Store } from "../core/store.js";
+import { traceIndex } from "../core/trace_index.js";
+import { el, reconcile, setText } from "../page/dom.js";
+import { requestColour } from "../words/colours.js";
+import { eventPhrase } from "../words/events.js";
+import { count, percent, plural, quote, truth } from "../words/format.js";
+import { TOUCH, USED, blockFacts, model, sentence, waste } from "./blocks_model.js";
+import { PoolPlane } from "./blocks_pool.js";
+import { LogicalTable } from "./blocks_table.js";
+import { KIND_WORDS, OUTLINES } from "./blocks_words.js";
+import { Plane } from "./canvas.js";
+import { Sentence, Twin, legend, redrawOnChange } from "./parts.js";
+
+/** @import { LogicalBlock, Model } from "./blocks_model.js" */
+
+class BlocksPanel {
+  /** @param {HTMLElement} root @param {Store} store */
+  constructor(root, store) {
+    this.store = store;
+    this.sentence = new Sentence(store, sentence);
+    this.element = el("div", { class: "gbp gbp-blocks" });
+    this.pool = new PoolPlane(store, this.element);
+    this.table = new LogicalTable(store);
+    this.stats = el("dl", { class: "gbp-stats" });
+    this.touches = el("ul", { class: "gbp-touches" });
+    this.queue = el("ol", { class: "gbp-queue" });
+    this.queueTitle = el("h3", { class: "gbp-title" });
+    this.detail = el("section", { class: "gbp-section gbp-detail" });
+    this.waste = el("section", { class: "gbp-section gbp-waste" });
+    this.links = new Plane("", "gbp-links");
+    this.links.canvas.setAttribute("role", "presentation");
+    this.links.canvas.removeAttribute("aria-label");
+    const pool = el(
+      "section",
+      { class: "gbp-section gbp-poolside" },
+      el(
+        "div",
+        { class: "gbp-poolhead" },
+        el("h3", { class: "gbp-title", text: "Physical pool" }),
+        el("span", { class: "gbp-now-label", text: "in this step" }),
+        this.touches,
+      ),
+      this.pool.plane.canvas,
+      poolLegend(),
+    );
+    this.poolside = pool;
+    this.columns = el("div", { class: "gbp-columns" }, this.table.element, pool, this.links.canvas);
+    this.below = el(
+      "div",
+      { class: "gbp-below" },
+      el("section", { class: "gbp-section" }, this.queueTitle, this.queue),
+      this.detail,
+      this.waste,
+    );
+    this.twin = new Twin(
+      "Blocks in use, at the cursor",
+      ["Block", "Owner", "References", "Tokens", "Hash"],
+      () => this.twinRows(),
+    );
+    this.element.append(
+      this.sentence.element,
+      this.stats,
+      this.columns,
+      this.below,
+      this.twin.element,
+    );
+    root.append(this.element);
+    this.key = "";
+    this.redraw = redrawOnChange(this.element, (force) => this.update(force), [
+      this.poolside,
+      this.columns,
+    ]);
+    this.pool.redraw = () => this.drawPool();
+    this.linesKey = "";
+    this.pointed = -1;
+    this.table.scroll.addEventListener("scroll", () => {
+      this.linesKey = "";
+      this.drawLinks();
+    });
+    this.table.body.addEventListener("mouseover", (event) =>
+      this.point(/** @type {Element} */ (event.target)),
+    );
+    this.table.body.addEventListener("mouseleave", () => this.point(null));
+  }
+
+  update(force = false) {
+    const { store } = this;
+    const { request, block } = store.selection ?? {};
+    const key = `${traceIndex(store).traceId} ${store.records.length} ${store.cursor} ${request} ${block}`;
+    if (!force && key === this.key) return;
+    this.key = key;
+    this.data = model(store);
+    const colours = this.redraw.colours.get();
+    // Canvases first: a font set on a canvas makes the browser work through changed elements.
+    this.drawPool();
+    this.sentence.update();
+    this.drawStats(this.data);
+    this.table.update(this.data, colours.theme);
+    if (force) this.linesKey = "";
+    this.drawTouches(this.data);
+    this.drawQueue(this.data);
+    this.drawDetail(this.data);
+    this.drawWaste(this.data);
+    this.drawLinks();
+    this.pool.plane.label(
+      `The pool: ${this.data.pool.used} of ${this.data.pool.size} blocks in use, ${this.data.pool.free} free. Arrow keys move from block to block.`,
+    );
+    this.twin.later();
+  }
+
+  drawPool() {
+    const { width } = this.redraw.size(this.poolside);
+    if (width > 0 && this.data) this.pool.draw(this.data, this.redraw.colours.get(), width);
+  }
+
+  /** The row under the pointer. @param {Element | null} target */
+  point(target) {
+    const row = target?.closest("tr");
+    const place = row ? Array.prototype.indexOf.call(this.table.body.children, row) : -1;
+    if (place === this.pointed) return;
+    this.pointed = place;
+    this.drawLinks();
+  }
+
+  /** @param {Model} data */
+  drawStats(data) {
+    const { pool, counters } = data;
+    const asked = counters.prefix_queries ?? 0;
+    /** @type {[string, string, string, string][]} */
+    const items = [
+      [
+        "in use",
+        count(pool.used),
+        `measured: blocks with a reference count above 0, of ${count(pool.size)}; block 0 is never given`,
+        `of ${count(Math.max(0, pool.size - 1))} blocks`,
+      ],
+      ["shared", count(pool.shared), "measured: blocks with a reference count above 1", ""],
+      [
+        "free",
+        count(pool.free),
+        "measured: blocks in the free queue",
+        pool.freeCached ? `${count(pool.freeCached)} still cached` : "",
+      ],
+      [
+        "waste",
+        percent(data.waste.share),
+        "derived: (blocks × block_size − tokens) / (blocks × block_size)",
+        "",
+      ],
+      [
+        "prefix hits",
+        asked ? percent((counters.prefix_hits ?? 0) / asked) : "–",
+        `derived: ${count(counters.prefix_hits ?? 0)} of ${count(asked)} tokens looked up so far`,
+        asked
+          ? `${count(counters.prefix_hits ?? 0)} of ${count(asked)} tokens`
+          : data.caching
+            ? ""
+            : "caching is off",
+      ],
+    ];
+    reconcile(
+      this.stats,
+      items,
+      ([name]) => name,
+      ([name]) =>
+        el(
+          "div",
+          {},
+          el("dt", { text: name }),
+          el("dd", {}, el("span", { class: "gbp-num gb-truth" }), el("small")),
+        ),
+      (node, [, value, how, aside]) => {
+        const [number, small] = node.lastChild.children;
+        setText(number, value);
+        number.title = how;
+        number.dataset.truth = how.split(":")[0];
+        setText(small, aside);
+      },
+    );
+  }
+
+  /** @param {Model} data */
+  drawTouches(data) {
+    reconcile(
+      this.touches,
+      OUTLINES.filter(([, name]) => name !== "uncached" || data.touched.uncached.length),
+      ([, name]) => name,
+      ([, name]) =>
+        el(
+          "li",
+          {},
+          el("i", { class: `gbp-mark is-${name}`, "aria-hidden": "true" }),
+          el("b", { class: "gbp-num" }),
+          ` ${name}`,
+        ),
+      (node, [, name]) => {
+        const blocks = data.touched[/** @type {keyof typeof TOUCH} */ (name)];
+        setText(node.children[1], String(blocks.length));
+        node.classList.toggle("is-none", blocks.length === 0);
+        node.title = `measured: ${plural(blocks.length, "block")} named by this step's events${blocks.length ? `: ${blocks.slice(0, 24).join(", ")}` : ""}`;
+      },
+    );
+  }
+
+  /** @param {Model} data */
+  drawQueue(data) {
+    setText(this.queueTitle, `Free queue, in order: ${plural(data.queue.length, "block")}`);
+    reconcile(
+      this.queue,
+      data.queue.first,
+      (item) => `${item.block}`,
+      (item) => {
+        const button = el("button", { type: "button", class: "gbp-chip", text: item.block });
+        button.addEventListener("click", () => this.store.select({ block: item.block }));
+        return el("li", {}, button);
+      },
+      (node, item) => {
+        const chip = node.firstChild;
+        chip.classList.toggle("is-cached", item.hashed);
+        chip.classList.toggle("is-next", item === data.queue.first[0]);
+        chip.classList.toggle("is-selected", this.store.selection?.block === item.block);
+        chip.title = `measured: block ${item.block}${item === data.queue.first[0] ? ", given next" : ""}${item.hashed ? ", its content is still cached; giving it evicts that" : ", empty"}`;
+      },
+    );
+    const more = data.queue.length - data.queue.first.length;
+    this.queue.dataset.more = more > 0 ? `+${count(more)} more` : "";
+  }
+
+  /** @param {Model} data */
+  drawDetail(data) {
+    const id = this.store.selection?.block;
+    if (typeof id !== "number" || id >= data.pool.size) {
+      this.detail.replaceChildren(
+        el("h3", { class: "gbp-title", text: "Block" }),
+        el("p", {
+          class: "gbp-more",
+          text: "Select a block to see whose it is, what it holds and what happened to it last.",
+        }),
+      );
+      return;
+    }
+    const facts = blockFacts(this.store, data.pool, id);
+    const rows = [
+      ["state", KIND_WORDS[facts.kind]],
+      [
+        "owners",
+        facts.owners.map((owner) => `${owner.request} L${owner.logical}`).join(", ") || "nobody",
+      ],
+      ["references", String(facts.refs)],
+      ["hash", facts.hash || "none"],
+    ];
+    if (facts.kind === USED) rows.push(["fill", `${facts.fill} of ${data.pool.blockSize} tokens`]);
+    if (facts.place >= 0)
+      rows.push([
+        "free queue",
+        facts.place === 0 ? "first: given next" : `${plural(facts.place, "block")} before it`,
+      ]);
+    if (facts.text) rows.push(["content", quote(facts.text, 140)]);
+    const list = el("dl", { class: "gbp-facts" });
+    for (const [name, value] of rows) {
+      const how =
+        name === "fill"
+          ? truth("derived", "num_computed_tokens of its owner − logical index × block size", value)
+          : truth("measured", "the engine's state at the cursor", value);
+      list.append(el("dt", { text: name }), el("dd", {}, how));
+    }
+    if (facts.last) {
+      const link = el("button", {
+        type: "button",
+        class: "gbp-link",
+        text: `step ${facts.last.step}: ${eventPhrase(facts.last)}`,
+      });
+      link.addEventListener("click", () => this.store.seek(facts.lastIndex));
+      list.append(el("dt", { text: "last event" }), el("dd", {}, link));
+    }
+    this.detail.replaceChildren(el("h3", { class: "gbp-title", text: `Block ${id}` }), list);
+  }
+
+  /** @param {Model} data */
+  drawWaste(data) {
+    const formula = (/** @type {string} */ who, /** @type {ReturnType<typeof waste>} */ part) =>
+      el(
+        "p",
+        { class: "gbp-formula" },
+        el("b", { text: who }),
+        " ",
+        part.blocks === 0
+          ? "holds no blocks"
+          : truth(
+              "derived",
+              "(blocks × block_size − tokens) / (blocks × block_size); shared blocks count once",
+              `(${count(part.blocks)} × ${part.blockSize} − ${count(part.tokens)}) / (${count(part.blocks)} × ${part.blockSize}) = ${percent(part.share)}`,
+            ),
+      );
+    const lines = [formula("pool", data.waste)];
+    if (data.request) lines.push(formula(data.request.id, data.request.waste));
+    this.waste.replaceChildren(
+      el("h3", { class: "gbp-title", text: "Waste: held, but without a token" }),
+      ...lines,
+      el("p", {
+        class: "gbp-more",
+        text: "(blocks × block size − tokens) / (blocks × block size). Only the last block of a request can be part empty.",
+      }),
+    );
+  }
+
+  /** Where lines begin and the pool lies: measured only where the table or the sizes changed. */
+  measureLines() {
+    const rows = this.data?.request?.blocks ?? [];
+    const key = `${this.data?.request?.id} ${rows.length} ${rows[0]?.logical}`;
+    if (key === this.linesKey) return;
+    this.linesKey = key;
+    const frame = this.columns.getBoundingClientRect();
+    const pool = this.pool.plane.canvas.getBoundingClientRect();
+    this.lines = {
+      width: Math.floor(frame.width),
+      height: Math.floor(frame.height),
+      left: pool.left - frame.left,
+      top: pool.top - frame.top,
+      anchors: this.table.anchors(frame),
+    };
+  }
+
+  drawLinks() {
+    this.measureLines();
+    const { data, lines } = this;
+    const beside = lines !== undefined && lines.left > 120;
+    const c = this.links.begin(beside ? lines.width : 0, beside ? lines.height : 0);
+    if (!beside || !data?.request) return;
+    c.strokeStyle = requestColour(data.request.id, this.redraw.colours.get().theme);
+    c.lineJoin = "round";
+    for (const strong of [false, true]) {
+      c.globalAlpha = strong ? 0.95 : 0.4;
+      c.lineWidth = strong ? 2 : 1.4;
+      c.beginPath();
+      for (const anchor of lines.anchors) {
+        const item = data.request.blocks[anchor.place];
+        if (item && this.isStrong(item, anchor.place) === strong)
+          this.link(c, anchor, item.block, lines);
+      }
+      c.stroke();
+    }
+    c.globalAlpha = 1;
+  }
+
+  /**
+   * Lines of this step, of the selection and under the pointer stand out.
+   * @param {LogicalBlock} item @param {number} place
+   */
+  isStrong(item, place) {
+    return item.touch !== 0 || place === this.pointed || item.block === this.store.selection?.block;
+  }
+
+  /**
+   * From a row of the table into the lane above the block's cell, along it, and down.
+   * @param {CanvasRenderingContext2D} c @param {{x: number, y: number}} anchor
+   * @param {number} block @param {{left: number, top: number}} lines
+   */
+  link(c, anchor, block, { left, top }) {
+    const { cell, lane: height } = this.pool;
+    const corner = this.pool.corner(block);
+    const y = top + corner.y - Math.max(1.5, height / 2 - 1);
+    const x = left + corner.x + cell / 2;
+    const enter = left + 2;
+    const r = Math.max(0, Math.min(4, height / 2));
+    c.moveTo(anchor.x + 1, anchor.y);
+    c.bezierCurveTo(
+      anchor.x + (enter - anchor.x) * 0.6,
+      anchor.y,
+      anchor.x + (enter - anchor.x) * 0.45,
+      y,
+      enter,
+      y,
+    );
+    c.lineTo(Math.max(enter, x - r), y);
+    c.quadraticCurveTo(x, y, x, y + r);
+    c.lineTo(x, top + corner.y + 2);
+  }
+
+  twinRows() {
+    const { data } = this;
+    if (!data) return [];
+    const rows = [];
+    for (let id = 0; id < data.pool.size && rows.length < 60; id += 1) {
+      if (data.pool.kind[id] !== USED) continue;
+      rows.push([
+        String(id),
+        data.pool.owners[data.pool.owner[id]] ?? "",
+        String(data.pool.refs[id]),
+        String(data.pool.fill[id]),
+        this.store.state.blocks?.[id]?.hash ?? "none",
+      ]);
+    }
+    return rows;
+  }
+
+  destroy() {
+    this.redraw.destroy();
+    this.twin.destroy();
+    this.element.remove();
+  }
+}
+
+function poolLegend() {
+  return legend([
+    ["is-used", "in use, filled from below, in its owner's colour"],
+    ["is-shared", "shared, with its count"],
+    ["is-hashed", "corner: content is hashed"],
+    ["is-freecached", "free, still cached"],
+    ["is-free", "free, empty"],
+    ["is-null", "block 0, null"],
+    ["is-nextblock", "given next"],
+  ]);
+}
+
+/**
+ * @param {HTMLElement} root @param {Store} store
+ * @returns {{update(): void, destroy(): void, panel: object}}
+ */
+export function mount(root, store) {
+  const panel = new BlocksPanel(root, store);
+  panel.update(true);
+  return { update: () => panel.update(), destroy: () => panel.destroy(), panel };
+}

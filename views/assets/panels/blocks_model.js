@@ -1,0 +1,311 @@
+// @ts-check
+/**
+ * What the panel of the KV cache shows.
+ *
+ * Owners, counts and hashes are the state at the cursor; what this step took, hit, cached, evicted
+ * and freed are its events.
+ */
+import { Store } from "../core/store.js";
+import { traceIndex } from "../core/trace_index.js";
+import { blockParts } from "../words/blocks.js";
+import { atCursor, sentenceOf, shownRequest, stepOf } from "./cursor.js";
+
+/** @import { EventRecord } from "../core/records.js" */
+
+const QUEUE_SHOWN = 40;
+const MAX_LOGICAL = 160;
+
+/** What a block is. */
+export const EMPTY = 0;
+export const CACHED_FREE = 1;
+export const USED = 2;
+export const NULL_BLOCK = 3;
+
+/** What this step did to a block. */
+export const TOUCH = { allocated: 1, hit: 2, cached: 4, evicted: 8, freed: 16, uncached: 32 };
+
+/** @type {Record<string, keyof typeof TOUCH>} */
+const TOUCH_OF_EVENT = {
+  blocks_allocated: "allocated",
+  blocks_hit: "hit",
+  blocks_cached: "cached",
+  block_evicted: "evicted",
+  blocks_freed: "freed",
+  blocks_uncached: "uncached",
+};
+
+/**
+ * @typedef {Object} Pool the blocks, an array for each property, by block id
+ * @property {number} size
+ * @property {number} blockSize
+ * @property {Uint8Array} kind
+ * @property {Uint16Array} refs
+ * @property {Uint16Array} fill tokens with KV in a block that is used
+ * @property {Uint8Array} hashed
+ * @property {Int32Array} owner index into `owners`, -1: nobody
+ * @property {Int32Array} second another owner of a shared block
+ * @property {string[]} owners
+ * @property {number} used
+ * @property {number} free
+ * @property {number} freeCached
+ * @property {number} shared
+ * @property {number} tokens in used blocks
+ */
+/**
+ * @typedef {{logical: number, block: number, from: number, to: number, fill: number, refs: number, hash: string, text: string, touch: number}} LogicalBlock
+ */
+
+/** @param {Store} store */
+export function model(store) {
+  const { events } = atCursor(store);
+  const state = store.state ?? {};
+  const touched = touchedBy(events);
+  const marks = marksOf(touched);
+  const pool = poolOf(state, store.header?.config ?? {});
+  return {
+    sentence: sentence(store),
+    step: stepOf(store),
+    pool,
+    touched,
+    marks,
+    request: requestOf(state, shownRequest(store), pool, marks),
+    queue: queueOf(state),
+    waste: waste(pool.used, pool.blockSize, pool.tokens),
+    counters: state.counters ?? {},
+    caching: store.header?.config?.enable_prefix_caching !== false,
+  };
+}
+
+/** The sentence that the panel opens with. @param {Store} store */
+export function sentence(store) {
+  return sentenceOf(store, blockParts);
+}
+
+/** @typedef {ReturnType<typeof model>} Model */
+
+/**
+ * The blocks each kind of event named in this step, in order.
+ * @param {EventRecord[]} events
+ * @returns {Record<keyof typeof TOUCH, number[]>}
+ */
+function touchedBy(events) {
+  /** @type {Record<keyof typeof TOUCH, number[]>} */
+  const touched = { allocated: [], hit: [], cached: [], evicted: [], freed: [], uncached: [] };
+  for (const event of events) {
+    const what = TOUCH_OF_EVENT[event.type];
+    if (what) touched[what].push(...(event.facts.blocks ?? [event.facts.block]));
+  }
+  return touched;
+}
+
+/**
+ * @param {Record<keyof typeof TOUCH, number[]>} touched
+ * @returns {Map<number, number>} bits of TOUCH
+ */
+function marksOf(touched) {
+  const marks = new Map();
+  for (const [what, blocks] of Object.entries(touched)) {
+    const bit = TOUCH[/** @type {keyof typeof TOUCH} */ (what)];
+    for (const block of blocks) marks.set(block, (marks.get(block) ?? 0) | bit);
+  }
+  return marks;
+}
+
+/** @param {any} state @param {any} config @returns {Pool} */
+function poolOf(state, config) {
+  const size = config.num_gpu_blocks ?? Object.keys(state.blocks ?? {}).length;
+  const blockSize = config.block_size ?? 16;
+  /** @type {Pool} */
+  const pool = {
+    size,
+    blockSize,
+    kind: new Uint8Array(size),
+    refs: new Uint16Array(size),
+    fill: new Uint16Array(size),
+    hashed: new Uint8Array(size),
+    owner: new Int32Array(size).fill(-1),
+    second: new Int32Array(size).fill(-1),
+    owners: [],
+    used: 0,
+    free: 0,
+    freeCached: 0,
+    shared: 0,
+    tokens: 0,
+  };
+  addOwners(pool, state.requests ?? {});
+  addBlocks(pool, state.blocks ?? {});
+  return pool;
+}
+
+/** @param {Pool} pool @param {Record<string, any>} requests */
+function addOwners(pool, requests) {
+  for (const id of Object.keys(requests)) {
+    const { block_table: table, num_computed_tokens: computed = 0 } = requests[id];
+    if (!table) continue;
+    const place = pool.owners.push(id) - 1;
+    for (const logical of Object.keys(table)) {
+      const block = table[logical];
+      const fill = Math.max(
+        0,
+        Math.min(pool.blockSize, computed - Number(logical) * pool.blockSize),
+      );
+      if (fill > pool.fill[block]) pool.fill[block] = fill;
+      if (pool.owner[block] < 0) pool.owner[block] = place;
+      else if (pool.second[block] < 0) pool.second[block] = place;
+    }
+  }
+}
+
+/** @param {Pool} pool @param {Record<string, any>} blocks */
+function addBlocks(pool, blocks) {
+  for (let id = 0; id < pool.size; id += 1) {
+    const block = blocks[id];
+    if (!block) continue;
+    pool.refs[id] = block.ref_cnt;
+    pool.hashed[id] = block.hash ? 1 : 0;
+    if (block.null_block) pool.kind[id] = NULL_BLOCK;
+    else if (block.ref_cnt > 0) {
+      pool.kind[id] = USED;
+      pool.used += 1;
+      pool.tokens += pool.fill[id];
+      if (block.ref_cnt > 1) pool.shared += 1;
+    } else {
+      pool.free += 1;
+      if (block.hash) {
+        pool.kind[id] = CACHED_FREE;
+        pool.freeCached += 1;
+      }
+    }
+  }
+}
+
+/**
+ * Claim 2's formula: the share of held memory that holds no token.
+ * @param {number} blocks @param {number} blockSize @param {number} tokens
+ */
+export function waste(blocks, blockSize, tokens) {
+  const room = blocks * blockSize;
+  return { blocks, blockSize, tokens, room, share: room ? (room - tokens) / room : 0 };
+}
+
+/**
+ * @param {any} state @param {string | null} id @param {Pool} pool
+ * @param {Map<number, number>} marks
+ */
+function requestOf(state, id, pool, marks) {
+  const request = id === null ? null : state.requests?.[id];
+  if (!request || id === null) return null;
+  const table = request.block_table ?? {};
+  const places = Object.keys(table).map(Number);
+  const pieces = piecesOf(request);
+  const size = pool.blockSize;
+  const computed = request.num_computed_tokens ?? 0;
+  /** @type {LogicalBlock[]} */
+  const blocks = places.slice(-MAX_LOGICAL).map((logical) => {
+    const block = table[logical];
+    const from = logical * size;
+    const to = Math.min(from + size, Math.max(request.num_tokens ?? 0, computed));
+    return {
+      logical,
+      block,
+      from,
+      to,
+      fill: Math.max(0, Math.min(size, computed - from)),
+      refs: pool.refs[block],
+      hash: state.blocks?.[block]?.hash ?? "",
+      text: pieces(from, to),
+      touch: marks.get(block) ?? 0,
+    };
+  });
+  return {
+    id,
+    status: request.status,
+    tokens: request.num_tokens ?? 0,
+    computed,
+    hit: request.hit_tokens ?? 0,
+    held: places.length,
+    left: places.length - blocks.length,
+    blocks,
+    waste: waste(places.length, size, Math.min(computed, places.length * size)),
+  };
+}
+
+/**
+ * Text of a request's tokens from one place to another.
+ * @param {any} request @returns {(from: number, to: number) => string}
+ */
+function piecesOf(request) {
+  const prompt = request.num_prompt_tokens ?? 0;
+  const asText = Boolean(request.prompt_pieces);
+  return (from, to) => {
+    const words = [];
+    for (let k = from; k < to; k += 1) {
+      if (k < prompt) words.push(asText ? request.prompt_pieces[k] : request.prompt_token_ids?.[k]);
+      else
+        words.push(
+          asText ? request.output_pieces?.[k - prompt] : request.output_token_ids?.[k - prompt],
+        );
+    }
+    return words.filter((word) => word !== undefined).join(asText ? "" : " ");
+  };
+}
+
+/** @param {any} state */
+function queueOf(state) {
+  const free = state.queues?.free ?? { length: 0 };
+  const first = [];
+  for (
+    let id = free.head;
+    id !== undefined && first.length < QUEUE_SHOWN;
+    id = state.blocks?.[id]?.next
+  ) {
+    first.push({ block: id, hashed: Boolean(state.blocks?.[id]?.hash) });
+  }
+  return { length: free.length ?? 0, first };
+}
+
+/**
+ * One block in words.
+ * @param {Store} store @param {Pool} pool @param {number} id
+ */
+export function blockFacts(store, pool, id) {
+  const requests = store.state?.requests ?? {};
+  const block = store.state?.blocks?.[id];
+  const owners = [];
+  let text = "";
+  for (const name of pool.owners) {
+    const table = requests[name]?.block_table ?? {};
+    for (const logical of Object.keys(table)) {
+      if (table[logical] !== id) continue;
+      const from = Number(logical) * pool.blockSize;
+      owners.push({ request: name, logical: Number(logical) });
+      if (!text)
+        text = piecesOf(requests[name])(
+          from,
+          Math.min(from + pool.blockSize, requests[name].num_tokens ?? 0),
+        );
+      break;
+    }
+  }
+  const last = traceIndex(store).lastAbout(id, store.cursor);
+  return {
+    id,
+    kind: pool.kind[id],
+    owners,
+    refs: pool.refs[id],
+    hash: block?.hash ?? "",
+    fill: pool.fill[id],
+    text,
+    place:
+      pool.kind[id] === EMPTY || pool.kind[id] === CACHED_FREE ? placeInQueue(store.state, id) : -1,
+    last: last < 0 ? null : /** @type {EventRecord} */ (store.records[last]),
+    lastIndex: last,
+  };
+}
+
+/** Blocks before this one in the free queue. @param {any} state @param {number} id */
+function placeInQueue(state, id) {
+  let place = 0;
+  for (let at = state.blocks?.[id]?.prev; at !== undefined; at = state.blocks[at]?.prev) place += 1;
+  return place;
+}

@@ -1,0 +1,442 @@
+// @ts-check
+/** The pool on a canvas: a cell for each block. */
+import { Store } from "../core/store.js";
+import { onRequestColour, requestColour } from "../words/colours.js";
+import { CACHED_FREE, NULL_BLOCK, TOUCH, USED, blockFacts } from "./blocks_model.js";
+import { OUTLINES, blockLines } from "./blocks_words.js";
+import { Plane, roundRect } from "./canvas.js";
+import { Tip } from "./parts.js";
+
+/** @import { Model, Pool } from "./blocks_model.js" */
+
+const MAX_CELL = 42;
+const POOL_HEIGHT = 340;
+
+const LINED = TOUCH.allocated | TOUCH.hit | TOUCH.freed;
+
+/** Height of the lane above a row of cells in which lines run. @param {number} cell */
+function lane(cell) {
+  return cell >= 20 ? 7 : cell >= 10 ? 4 : 0;
+}
+
+export class PoolPlane {
+  /** @param {Store} store @param {HTMLElement} root */
+  constructor(store, root) {
+    this.store = store;
+    this.plane = new Plane("The pool of KV-cache blocks", "gbp-pool");
+    this.plane.canvas.tabIndex = 0;
+    this.tip = new Tip(root);
+    this.cell = MAX_CELL;
+    this.lane = 0;
+    this.left = 40;
+    this.top = 0;
+    this.columns = 1;
+    this.hovered = -1;
+    /** @type {Model | null} */
+    this.model = null;
+    /** @type {(() => void) | undefined} */
+    this.redraw = undefined;
+    this.listen();
+  }
+
+  /** The largest cells with which the pool fits. @param {number} size @param {number} width */
+  layout(size, width) {
+    this.left = 18 + 6.5 * String(size).length;
+    const room = width - this.left;
+    let cell = MAX_CELL;
+    while (
+      cell > 4 &&
+      Math.ceil(size / Math.floor(room / cell)) * (cell + lane(cell)) > POOL_HEIGHT
+    )
+      cell -= cell > 12 ? 1 : 0.5;
+    let columns = Math.max(1, Math.floor(room / cell));
+    if (columns > 10) columns -= columns % (columns >= 64 ? 16 : columns >= 24 ? 4 : 2);
+    this.cell = cell;
+    this.lane = lane(cell);
+    this.columns = columns;
+    this.top = Math.max(0, 6 - this.lane);
+    return this.top + Math.ceil(size / columns) * (cell + this.lane);
+  }
+
+  /** Where a block's cell begins. @param {number} id */
+  corner(id) {
+    return {
+      x: this.left + (id % this.columns) * this.cell,
+      y: Math.floor(id / this.columns) * (this.cell + this.lane) + this.lane + this.top,
+    };
+  }
+
+  /** Middle of a block's cell. @param {number} id */
+  centre(id) {
+    const { x, y } = this.corner(id);
+    return { x: x + this.cell / 2, y: y + this.cell / 2 };
+  }
+
+  /** @param {Model} model @param {any} colours @param {number} width */
+  draw(model, colours, width) {
+    this.model = model;
+    const { pool } = model;
+    const height = this.layout(pool.size, width);
+    const c = this.plane.begin(width, height + 2);
+    c.textBaseline = "middle";
+    this.drawLabels(c, pool, colours);
+    const gap = this.cell >= 20 ? 3 : this.cell >= 10 ? 2 : this.cell >= 6 ? 1 : 0.75;
+    const hues = pool.owners.map((id) => requestColour(id, colours.theme));
+    for (let id = 0; id < pool.size; id += 1) this.drawBlock(c, pool, id, gap, hues, colours);
+    c.globalAlpha = 1;
+    for (const [id, bits] of model.marks) this.outline(c, id, bits, gap, colours);
+    const chosen = this.store.selection?.block;
+    if (typeof chosen === "number" && chosen < pool.size) this.ring(c, chosen, colours.text, 2.5);
+    if (this.hovered >= 0 && this.hovered < pool.size)
+      this.ring(c, this.hovered, colours.text, 1.25);
+    if (model.queue.first.length) this.next(c, model.queue.first[0].block, colours);
+  }
+
+  /** @param {CanvasRenderingContext2D} c @param {Pool} pool @param {any} colours */
+  drawLabels(c, pool, colours) {
+    c.font = `10.5px ${colours.mono}`;
+    c.fillStyle = colours.muted;
+    c.textAlign = "right";
+    const every = Math.max(1, Math.ceil(14 / this.cell));
+    for (let row = 0; row * this.columns < pool.size; row += every) {
+      c.fillText(String(row * this.columns), this.left - 12, this.centre(row * this.columns).y);
+    }
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} c @param {Pool} pool @param {number} id @param {number} gap
+   * @param {string[]} hues @param {any} colours
+   */
+  drawBlock(c, pool, id, gap, hues, colours) {
+    const corner = this.corner(id);
+    const lined = this.cell >= 20 && ((this.model?.marks.get(id) ?? 0) & LINED) !== 0;
+    const inset = gap / 2 + (lined ? 3 : 0);
+    const x = corner.x + inset;
+    const y = corner.y + inset;
+    const side = this.cell - 2 * inset;
+    const kind = pool.kind[id];
+    if (kind === USED) this.drawUsed(c, pool, id, x, y, side, hues, colours);
+    else if (side < 12) {
+      c.globalAlpha = kind === CACHED_FREE ? 0.45 : kind === NULL_BLOCK ? 0.8 : 0.55;
+      c.fillStyle =
+        kind === CACHED_FREE ? colours.ok : kind === NULL_BLOCK ? colours.muted : colours.border;
+      c.fillRect(x, y, side, side);
+    } else this.drawFree(c, id, kind, x, y, side, colours);
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} c @param {number} id @param {number} kind @param {number} x
+   * @param {number} y @param {number} side @param {any} colours
+   */
+  drawFree(c, id, kind, x, y, side, colours) {
+    c.globalAlpha = 1;
+    c.lineWidth = 1;
+    if (kind === NULL_BLOCK) {
+      c.fillStyle = colours.border;
+      roundRect(c, x, y, side, side, 4);
+      c.fill();
+      c.strokeStyle = colours.muted;
+      c.beginPath();
+      c.moveTo(x + side * 0.28, y + side * 0.72);
+      c.lineTo(x + side * 0.72, y + side * 0.28);
+      c.stroke();
+      return;
+    }
+    if (kind === CACHED_FREE) {
+      c.globalAlpha = 0.13;
+      c.fillStyle = colours.ok;
+      roundRect(c, x, y, side, side, 4);
+      c.fill();
+      c.globalAlpha = 0.75;
+      c.strokeStyle = colours.ok;
+    } else {
+      c.strokeStyle = colours.border;
+    }
+    roundRect(c, x + 0.5, y + 0.5, side - 1, side - 1, 4);
+    c.stroke();
+    c.globalAlpha = 1;
+    if (kind === CACHED_FREE) this.hashMark(c, x, y, side, colours.ok);
+    this.name(c, id, x, y, side, kind === CACHED_FREE ? colours.ok : colours.faint, colours);
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} c @param {Pool} pool @param {number} id @param {number} x
+   * @param {number} y @param {number} side @param {string[]} hues @param {any} colours
+   */
+  drawUsed(c, pool, id, x, y, side, hues, colours) {
+    const hue = hues[pool.owner[id]] ?? colours.muted;
+    const share = pool.fill[id] / pool.blockSize;
+    const radius = side < 12 ? 0 : 4;
+    c.globalAlpha = share < 1 ? 0.26 : 1;
+    c.fillStyle = hue;
+    box(c, x, y, side, side, radius);
+    c.globalAlpha = 1;
+    if (share > 0 && share < 1) {
+      c.save();
+      c.beginPath();
+      c.rect(x, y + side * (1 - share), side, side * share);
+      c.clip();
+      box(c, x, y, side, side, radius);
+      c.restore();
+    }
+    if (pool.second[id] >= 0)
+      this.drawSecond(c, x, y, side, radius, hues[pool.second[id]] ?? colours.muted);
+    if (side < 12) return;
+    const on = onRequestColour(colours.theme);
+    if (share === 1) this.name(c, id, x, y, side, on, colours);
+    else this.splitName(c, id, x, y, side, share, on, colours);
+    if (pool.hashed[id]) this.hashMark(c, x, y, side, share === 1 ? on : hue);
+    if (pool.refs[id] > 1) this.count(c, pool.refs[id], x, y, side, colours);
+  }
+
+  /**
+   * The corner of a shared block has its second owner's colour.
+   * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} side
+   * @param {number} radius @param {string} hue
+   */
+  drawSecond(c, x, y, side, radius, hue) {
+    c.save();
+    c.beginPath();
+    c.moveTo(x + side, y);
+    c.lineTo(x + side, y + side);
+    c.lineTo(x, y + side);
+    c.clip();
+    c.fillStyle = hue;
+    box(c, x, y, side, side, radius);
+    c.restore();
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} c @param {number} id @param {number} x @param {number} y
+   * @param {number} side @param {string} colour @param {any} colours
+   */
+  name(c, id, x, y, side, colour, colours) {
+    if (side < 20) return;
+    c.font = `${side >= 30 ? 11 : 9}px ${colours.mono}`;
+    c.textAlign = "center";
+    c.fillStyle = colour;
+    c.fillText(String(id), x + side / 2, y + side / 2 + 0.5);
+  }
+
+  /**
+   * The name over the edge between filled and empty.
+   * @param {CanvasRenderingContext2D} c @param {number} id @param {number} x @param {number} y
+   * @param {number} side @param {number} share @param {string} on
+   * @param {any} colours
+   */
+  splitName(c, id, x, y, side, share, on, colours) {
+    const edge = side * (1 - share);
+    for (const [top, height, colour] of /** @type {[number, number, string][]} */ ([
+      [0, edge, colours.text],
+      [edge, side - edge, on],
+    ])) {
+      c.save();
+      c.beginPath();
+      c.rect(x, y + top, side, height);
+      c.clip();
+      this.name(c, id, x, y, side, colour, colours);
+      c.restore();
+    }
+  }
+
+  /**
+   * Its content has a hash.
+   * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} side
+   * @param {string} colour
+   */
+  hashMark(c, x, y, side, colour) {
+    const size = side >= 24 ? 6 : 4;
+    c.fillStyle = colour;
+    c.beginPath();
+    c.moveTo(x + 3, y + 3);
+    c.lineTo(x + 3 + size, y + 3);
+    c.lineTo(x + 3, y + 3 + size);
+    c.fill();
+  }
+
+  /**
+   * How many requests hold it.
+   * @param {CanvasRenderingContext2D} c @param {number} refs @param {number} x @param {number} y
+   * @param {number} side @param {any} colours
+   */
+  count(c, refs, x, y, side, colours) {
+    if (side < 16) return;
+    const r = side >= 26 ? 7 : 5.5;
+    c.fillStyle = colours.panel;
+    c.beginPath();
+    c.arc(x + side - r * 0.75, y + side - r * 0.75, r, 0, 7);
+    c.fill();
+    c.font = `700 ${r + 2}px ${colours.mono}`;
+    c.textAlign = "center";
+    c.fillStyle = colours.text;
+    c.fillText(String(refs), x + side - r * 0.75, y + side - r * 0.75 + 0.5);
+  }
+
+  /**
+   * What this step did: lines around the cell, and badges where there is room.
+   * @param {CanvasRenderingContext2D} c @param {number} id @param {number} bits @param {number} gap
+   * @param {any} colours
+   */
+  outline(c, id, bits, gap, colours) {
+    const { x, y } = this.centre(id);
+    const roomy = this.cell >= 20;
+    let side = this.cell - gap - (roomy ? 0.5 : -1);
+    for (const [bit, , name, how] of OUTLINES) {
+      if (!(bits & bit)) continue;
+      if (roomy && how !== "line" && how !== "dash") {
+        this.badge(c, x, y, how, colours[name], colours);
+        continue;
+      }
+      if (side < 2) return;
+      c.strokeStyle = colours[name];
+      c.lineWidth = roomy ? 2.25 : 1.5;
+      c.setLineDash(how === "dash" && this.cell >= 10 ? [3, 2.5] : []);
+      roundRect(c, x - side / 2, y - side / 2, side, side, roomy ? 6 : this.cell >= 12 ? 2 : 0);
+      c.stroke();
+      side -= roomy ? 5 : 3.5;
+    }
+    c.setLineDash([]);
+    c.lineWidth = 1;
+  }
+
+  /**
+   * Entered in the cache: below left. Evicted from it: above right.
+   * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {string} sign
+   * @param {string} colour @param {any} colours
+   */
+  badge(c, x, y, sign, colour, colours) {
+    const r = this.cell >= 32 ? 6.5 : 5;
+    const reach = this.cell / 2 - r + 1;
+    const [bx, by] = sign === "+" ? [x - reach, y + reach] : [x + reach, y - reach];
+    c.fillStyle = colours.panel;
+    c.beginPath();
+    c.arc(bx, by, r + 1.5, 0, 7);
+    c.fill();
+    c.fillStyle = colour;
+    c.beginPath();
+    c.arc(bx, by, r, 0, 7);
+    c.fill();
+    c.strokeStyle = colours.panel;
+    c.lineWidth = 1.6;
+    c.beginPath();
+    const a = r * 0.5;
+    if (sign === "×") {
+      c.moveTo(bx - a, by - a);
+      c.lineTo(bx + a, by + a);
+      c.moveTo(bx + a, by - a);
+      c.lineTo(bx - a, by + a);
+    } else {
+      c.moveTo(bx - a, by);
+      c.lineTo(bx + a, by);
+      if (sign === "+") {
+        c.moveTo(bx, by - a);
+        c.lineTo(bx, by + a);
+      }
+    }
+    c.stroke();
+    c.lineWidth = 1;
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} c @param {number} id @param {string} colour
+   * @param {number} width
+   */
+  ring(c, id, colour, width) {
+    const { x, y } = this.centre(id);
+    const side = this.cell + 2;
+    c.strokeStyle = colour;
+    c.lineWidth = width;
+    roundRect(c, x - side / 2, y - side / 2, side, side, this.cell >= 14 ? 6 : 1);
+    c.stroke();
+    c.lineWidth = 1;
+  }
+
+  /**
+   * The block that will be given next.
+   * @param {CanvasRenderingContext2D} c @param {number} id @param {any} colours
+   */
+  next(c, id, colours) {
+    const { x, y } = this.centre(id);
+    const size = Math.max(3, this.cell * 0.14);
+    const foot = y + this.cell / 2 - 1;
+    c.fillStyle = colours.text;
+    c.beginPath();
+    c.moveTo(x - size, foot);
+    c.lineTo(x + size, foot);
+    c.lineTo(x, foot - size * 1.4);
+    c.fill();
+  }
+
+  // -- pointer and keys --------------------------------------------------------------------------
+
+  listen() {
+    const { canvas } = this.plane;
+    canvas.addEventListener("mousemove", (event) => this.hover(event));
+    canvas.addEventListener("mouseleave", () => this.setHover(-1));
+    canvas.addEventListener("click", (event) => this.choose(this.find(event)));
+    canvas.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  /** @param {MouseEvent} event */
+  find(event) {
+    const { x, y } = this.plane.at(event);
+    const column = Math.floor((x - this.left) / this.cell);
+    const id =
+      Math.floor(Math.max(0, y - this.top - this.lane / 2) / (this.cell + this.lane)) *
+        this.columns +
+      column;
+    return column < 0 || column >= this.columns || id >= (this.model?.pool.size ?? 0) ? -1 : id;
+  }
+
+  /** @param {MouseEvent} event */
+  hover(event) {
+    const id = this.find(event);
+    this.setHover(id);
+    if (id >= 0 && this.model)
+      this.tip.show(event, blockLines(blockFacts(this.store, this.model.pool, id), this.model));
+  }
+
+  /** @param {number} id */
+  setHover(id) {
+    if (id < 0) this.tip.hide();
+    if (id === this.hovered) return;
+    this.hovered = id;
+    this.plane.canvas.style.cursor = id < 0 ? "" : "pointer";
+    this.redraw?.();
+  }
+
+  /** @param {number} id */
+  choose(id) {
+    if (id < 0 || !this.model) return;
+    const { pool } = this.model;
+    const owner = pool.owners[pool.owner[id]];
+    const keeps = pool.refs[id] !== 1 || owner === undefined;
+    this.store.select(keeps ? { block: id } : { block: id, request: owner });
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    /** @type {Record<string, number>} */
+    const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -this.columns, ArrowDown: this.columns };
+    const move = moves[event.key];
+    if (move === undefined || !this.model) return;
+    const from = this.store.selection?.block;
+    const to = typeof from === "number" ? from + move : 0;
+    if (to >= 0 && to < this.model.pool.size) this.store.select({ block: to });
+    event.preventDefault();
+    event.stopPropagation();
+  }
+}
+
+/**
+ * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} w
+ * @param {number} h @param {number} r
+ */
+function box(c, x, y, w, h, r) {
+  if (r === 0) {
+    c.fillRect(x, y, w, h);
+    return;
+  }
+  roundRect(c, x, y, w, h, r);
+  c.fill();
+}

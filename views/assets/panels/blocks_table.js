@@ -1,0 +1,138 @@
+// @ts-check
+/** A request's logical block table. */
+import { Store } from "../core/store.js";
+import { el, reconcile, setAttribute, setText } from "../page/dom.js";
+import { requestColour } from "../words/colours.js";
+import { plural, visible } from "../words/format.js";
+import { OUTLINES } from "./blocks_words.js";
+
+/** @import { LogicalBlock, Model, Pool } from "./blocks_model.js" */
+
+export class LogicalTable {
+  /** @param {Store} store */
+  constructor(store) {
+    this.store = store;
+    this.title = el("h3", { class: "gbp-title" });
+    this.body = el("tbody");
+    this.table = /** @type {HTMLTableElement} */ (
+      el(
+        "table",
+        { class: "gbp-logical" },
+        el(
+          "thead",
+          {},
+          el(
+            "tr",
+            {},
+            ...["logical", "tokens", "content", "fill", "block"].map((name) =>
+              el("th", { scope: "col", text: name }),
+            ),
+          ),
+        ),
+        this.body,
+      )
+    );
+    this.scroll = el("div", { class: "gbp-logical-scroll" }, this.table);
+    this.note = el("p", { class: "gbp-more" });
+    this.element = el(
+      "section",
+      { class: "gbp-section gbp-table" },
+      this.title,
+      this.scroll,
+      this.note,
+    );
+  }
+
+  /** @param {Model} model @param {string} theme */
+  update(model, theme) {
+    const { request, pool } = model;
+    this.scroll.hidden = !request || request.held === 0;
+    if (!request) {
+      setText(this.title, "Block table");
+      setText(this.note, "No request yet.");
+      return;
+    }
+    this.element.style.setProperty("--gbp-hue", requestColour(request.id, theme));
+    setText(
+      this.title,
+      `Block table of ${request.id} (${request.status}): ${plural(request.held, "block")}`,
+    );
+    setText(
+      this.note,
+      request.held === 0
+        ? this.emptyWords(request)
+        : request.left > 0
+          ? `${plural(request.left, "block")} before these`
+          : "",
+    );
+    this.note.hidden = this.note.textContent === "";
+    reconcile(
+      this.body,
+      request.blocks,
+      (item) => String(item.logical),
+      () => this.row(),
+      (row, item) => this.fillRow(row, item, pool),
+    );
+  }
+
+  /** @param {{id: string, status: string}} request */
+  emptyWords(request) {
+    return request.status === "finished"
+      ? `${request.id} is finished and has let go of its blocks.`
+      : `${request.id} is ${request.status} and holds no blocks.`;
+  }
+
+  row() {
+    const button = el("button", { type: "button", class: "gbp-to" });
+    const row = el(
+      "tr",
+      {},
+      el("th", { scope: "row" }),
+      el("td", { class: "gbp-range" }),
+      el("td", { class: "gbp-content" }),
+      el("td", {}, el("span", { class: "gbp-fill" }, el("i"))),
+      el("td", {}, button),
+    );
+    row.addEventListener("click", () => this.store.select({ block: Number(button.dataset.block) }));
+    return row;
+  }
+
+  /** @param {any} row @param {LogicalBlock} item @param {Pool} pool */
+  fillRow(row, item, pool) {
+    const chosen = this.store.selection?.block === item.block;
+    const key = `${item.block} ${item.to} ${item.fill} ${item.refs} ${item.hash} ${item.text.length} ${item.touch} ${chosen}`;
+    if (row.__shown === key) return;
+    row.__shown = key;
+    const [logical, range, content, fill, block] = row.children;
+    setText(logical, `L${item.logical}`);
+    setText(range, item.to > item.from ? `${item.from}–${item.to - 1}` : `${item.from}–`);
+    setText(content, visible(item.text));
+    content.title = item.text;
+    fill.firstChild.firstChild.style.width = `${(item.fill / pool.blockSize) * 100}%`;
+    fill.title = `derived: ${item.fill} of ${pool.blockSize} tokens, num_computed_tokens - ${item.logical} × ${pool.blockSize}`;
+    const button = block.firstChild;
+    button.dataset.block = String(item.block);
+    setText(button, item.refs > 1 ? `${item.block} ×${item.refs}` : String(item.block));
+    button.title = `measured: physical block ${item.block}${item.refs > 1 ? `, held by ${item.refs} requests` : ""}${item.hash ? `, hash ${item.hash}` : ", no hash yet"}`;
+    setAttribute(row, "data-touch", OUTLINES.find(([bit]) => item.touch & bit)?.[1] ?? null);
+    row.classList.toggle("is-hashed", item.hash !== "");
+    row.classList.toggle("is-selected", chosen);
+  }
+
+  /**
+   * Where the lines of the rows in view begin, relative to `frame`.
+   * @param {DOMRect} frame @returns {{place: number, x: number, y: number}[]}
+   */
+  anchors(frame) {
+    const view = this.scroll.getBoundingClientRect();
+    const head = this.table.tHead?.getBoundingClientRect().height ?? 0;
+    const anchors = [];
+    for (let place = 0; place < this.body.children.length; place += 1) {
+      const edge = this.body.children[place].getBoundingClientRect();
+      const y = edge.top + edge.height / 2;
+      if (y < view.top + head || y > view.bottom) continue;
+      anchors.push({ place, x: view.right - frame.left, y: y - frame.top });
+    }
+    return anchors;
+  }
+}

@@ -1,0 +1,128 @@
+// @ts-check
+/** What a panel draws on: a sharp canvas, and the page's colours for it. */
+
+const NAMES = [
+  "bg",
+  "panel",
+  "panel-2",
+  "border",
+  "text",
+  "muted",
+  "faint",
+  "accent",
+  "event",
+  "ok",
+  "warn",
+  "bad",
+  "backend",
+  "database",
+  "cloud",
+  "region",
+  "font",
+  "mono",
+];
+
+/** @typedef {Record<string, string> & {theme: string}} Palette */
+
+/** The page's colours for a canvas, read again when the theme changes. */
+export class Colours {
+  /** @param {HTMLElement} root @param {() => void} changed */
+  constructor(root, changed) {
+    this.root = root;
+    const host = /** @type {ShadowRoot} */ (root.getRootNode()).host;
+    this.source = /** @type {HTMLElement} */ (
+      root.closest("[data-theme]") ?? host?.closest("[data-theme]") ?? document.documentElement
+    );
+    /** @type {Palette | null} */
+    this.cached = null;
+    this.observer = new MutationObserver(() => {
+      this.cached = null;
+      changed();
+    });
+    this.observer.observe(this.source, { attributes: true, attributeFilter: ["data-theme"] });
+  }
+
+  /** @returns {Palette} */
+  get() {
+    if (this.cached) return this.cached;
+    const style = getComputedStyle(this.root);
+    /** @type {any} */
+    const palette = { theme: this.source.getAttribute("data-theme") === "dark" ? "dark" : "light" };
+    for (const name of NAMES) palette[name] = style.getPropertyValue(`--gb-${name}`).trim();
+    palette.font ||= "system-ui, sans-serif";
+    palette.mono ||= "ui-monospace, monospace";
+    this.cached = palette;
+    return palette;
+  }
+
+  destroy() {
+    this.observer.disconnect();
+  }
+}
+
+/**
+ * A canvas that is as sharp as the screen, is named for those who do not see it, and takes keys.
+ */
+export class Plane {
+  /** @param {string} label @param {string} [className] */
+  constructor(label, className = "") {
+    this.canvas = document.createElement("canvas");
+    this.canvas.className = `gbp-canvas ${className}`.trim();
+    this.canvas.setAttribute("role", "img");
+    this.canvas.setAttribute("aria-label", label);
+    this.context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
+    this.width = 0;
+    this.height = 0;
+    this.ratio = 0;
+  }
+
+  /** @param {string} text */
+  label(text) {
+    if (this.canvas.getAttribute("aria-label") !== text)
+      this.canvas.setAttribute("aria-label", text);
+  }
+
+  /**
+   * Set the size in CSS pixels and begin with an empty canvas.
+   * @param {number} width @param {number} height
+   */
+  begin(width, height) {
+    const ratio = window.devicePixelRatio || 1;
+    if (width !== this.width || height !== this.height || ratio !== this.ratio) {
+      [this.width, this.height, this.ratio] = [width, height, ratio];
+      this.canvas.width = Math.max(1, Math.round(width * ratio));
+      this.canvas.height = Math.max(1, Math.round(height * ratio));
+      this.canvas.style.width = `${width}px`;
+      this.canvas.style.height = `${height}px`;
+    }
+    this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    this.context.clearRect(0, 0, width, height);
+    return this.context;
+  }
+
+  /** Where the pointer is on the canvas. @param {MouseEvent} event */
+  at(event) {
+    const box = this.canvas.getBoundingClientRect();
+    return { x: event.clientX - box.left, y: event.clientY - box.top };
+  }
+}
+
+/**
+ * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} w
+ * @param {number} h @param {number} r
+ */
+export function roundRect(c, x, y, w, h, r) {
+  c.beginPath();
+  c.roundRect(x, y, w, h, Math.max(0, Math.min(r, w / 2, h / 2)));
+}
+
+/**
+ * Cut text to a width.
+ * @param {CanvasRenderingContext2D} c @param {string} text @param {number} width
+ */
+export function fit(c, text, width) {
+  if (c.measureText(text).width <= width) return text;
+  let cut = text;
+  while (cut.length > 1 && c.measureText(`${cut}…`).width > width) cut = cut.slice(0, -1);
+  return `${cut}…`;
+}

@@ -1,0 +1,68 @@
+// @ts-check
+/** What the cursor of the store is at, for the panels. */
+import { STEP_PHASES } from "../core/records.js";
+import { Store } from "../core/store.js";
+import { traceIndex } from "../core/trace_index.js";
+import { sentenceParts } from "../words/sentence.js";
+
+/** @import { Part, Teller } from "../words/parts.js" */
+
+/**
+ * The step at the cursor, its events so far, and how far into the step the cursor is.
+ * @param {Store} store
+ */
+export function atCursor(store) {
+  const record = store.records[store.cursor];
+  const entry = record ? store.stepAt(store.cursor) : null;
+  const events = entry ? store.eventsOfStep(entry) : [];
+  const command = !record || record.phase === "command";
+  const phase = command
+    ? 0
+    : STEP_PHASES.indexOf(record.phase) + (record.kind === "patch" ? 1 : 0.5);
+  return { step: stepOf(store), entry, events, command, share: phase / STEP_PHASES.length };
+}
+
+/** The step that the cursor's record belongs to. @param {Store} store @returns {number} */
+export function stepOf(store) {
+  return store.records[store.cursor]?.step ?? store.header?.state?.engine?.step ?? 0;
+}
+
+/** Move the cursor to the end of a step. @param {Store} store @param {number} step */
+export function seekStep(store, step) {
+  const entry = store.steps.findLast((item) => item.step === step && !item.command);
+  if (entry) store.seek(entry.last);
+}
+
+/**
+ * The request a panel shows: the selected one, else the newest running, else the newest.
+ * @param {Store} store
+ */
+export function shownRequest(store) {
+  const requests = store.state?.requests ?? {};
+  const chosen = store.selection?.request;
+  if (chosen && requests[chosen]) return chosen;
+  const ids = Object.keys(requests);
+  const order = traceIndex(store).rows;
+  let best = null;
+  for (const id of order.keys()) {
+    const request = requests[id];
+    if (!request) continue;
+    if (request.status === "running" || best === null || requests[best].status !== "running")
+      best = id;
+  }
+  return best ?? ids[ids.length - 1] ?? null;
+}
+
+/**
+ * The opening sentence of a view, in parts.
+ * @param {Store} store @param {Teller} tell @returns {Part[]}
+ */
+export function sentenceOf(store, tell) {
+  const index = traceIndex(store);
+  const { events, step } = atCursor(store);
+  return sentenceParts(events, tell, {
+    step: store.cursor < 0 ? undefined : step,
+    promptTokens: (id) => index.rows.get(id)?.promptTokens,
+    device: store.header?.model?.device,
+  });
+}

@@ -1,0 +1,274 @@
+// @ts-check
+/** The flattened batch: one row a token. */
+import { Store } from "../core/store.js";
+import { onRequestColour, requestColour } from "../words/colours.js";
+import { plural, visible } from "../words/format.js";
+import { Plane, fit, roundRect } from "./canvas.js";
+import { shownRequest } from "./cursor.js";
+import { Tip } from "./parts.js";
+
+/** @import { Model } from "./graph_model.js" */
+
+export const LABELS = 62;
+const LANES = { who: 20, token: 26, position: 18, slot: 24, out: 20 };
+
+export class BatchStrip {
+  /** @param {Store} store @param {HTMLElement} root */
+  constructor(store, root) {
+    this.store = store;
+    this.plane = new Plane("The flattened batch", "gbp-batch");
+    this.tip = new Tip(root);
+    /** @type {Model["batch"]} */
+    this.batch = null;
+    this.cell = 20;
+    this.plane.canvas.addEventListener("mousemove", (event) => this.hover(event));
+    this.plane.canvas.addEventListener("mouseleave", () => this.tip.hide());
+    this.plane.canvas.addEventListener("click", (event) => {
+      const found = this.find(event);
+      if (found) store.select({ request: found.request.id });
+    });
+  }
+
+  /** @param {Model["batch"]} batch @param {any} colours @param {number} width */
+  draw(batch, colours, width) {
+    this.batch = batch;
+    const lanes = LANES;
+    const height = lanes.who + lanes.token + lanes.position + lanes.slot + lanes.out + 6;
+    const c = this.plane.begin(width, batch && batch.ids.length ? height : 0);
+    if (!batch || batch.ids.length === 0) return;
+    this.cell = Math.min(72, (width - LABELS - 2) / batch.ids.length);
+    c.textBaseline = "middle";
+    let y = 0;
+    this.lane(c, "rows of", y + lanes.who / 2, colours);
+    this.drawWho(c, batch, y, colours);
+    y += lanes.who;
+    this.lane(c, "token", y + lanes.token / 2, colours);
+    this.drawTokens(c, batch, y, colours);
+    y += lanes.token;
+    this.lane(c, "position", y + lanes.position / 2, colours);
+    this.drawPositions(c, batch, y, colours);
+    y += lanes.position;
+    this.lane(c, "KV slot", y + lanes.slot / 2, colours);
+    this.drawSlots(c, batch, y, colours);
+    y += lanes.slot + 2;
+    if (!batch.requests.some((request) => request.sampled !== null)) return;
+    this.lane(c, "sampled", y + lanes.out / 2, colours);
+    this.drawSampled(c, batch, y, colours);
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} c @param {string} name @param {number} y @param {any} colours
+   */
+  lane(c, name, y, colours) {
+    c.font = `11.5px ${colours.font}`;
+    c.textAlign = "left";
+    c.fillStyle = colours.muted;
+    c.fillText(name, 0, y);
+  }
+
+  /** @param {number} row */
+  x(row) {
+    return LABELS + row * this.cell;
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} c @param {NonNullable<Model["batch"]>} batch
+   * @param {number} y @param {any} colours
+   */
+  drawWho(c, batch, y, colours) {
+    const chosen = shownRequest(this.store);
+    for (const request of batch.requests) {
+      const colour = requestColour(request.id, colours.theme);
+      const x = this.x(request.first);
+      const w = (request.end - request.first) * this.cell;
+      c.fillStyle = colour;
+      c.fillRect(x + 0.5, y + 16, w - 1, 2);
+      c.font = `${request.id === chosen ? 700 : 500} 11px ${colours.mono}`;
+      c.textAlign = "left";
+      const rows = request.end - request.first;
+      const text =
+        rows > 1 ? `${request.id}: rows ${request.first}–${request.end - 1}` : request.id;
+      if (w > 14) c.fillText(fit(c, text, w - 2), x + 1, y + 8);
+    }
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} c @param {NonNullable<Model["batch"]>} batch
+   * @param {number} y @param {any} colours
+   */
+  drawTokens(c, batch, y, colours) {
+    const gap = this.cell > 6 ? 1.5 : this.cell > 3 ? 0.5 : 0;
+    for (const request of batch.requests) {
+      c.fillStyle = requestColour(request.id, colours.theme);
+      for (let row = request.first; row < request.end; row += 1) {
+        roundRect(
+          c,
+          this.x(row) + gap / 2,
+          y + 2,
+          Math.max(0.6, this.cell - gap),
+          22,
+          this.cell > 8 ? 3 : 0,
+        );
+        c.fill();
+      }
+      if (this.cell < 15) continue;
+      c.fillStyle = onRequestColour(colours.theme);
+      c.font = `${this.cell > 24 ? 10.5 : 9}px ${colours.mono}`;
+      c.textAlign = "center";
+      for (let row = request.first; row < request.end; row += 1) {
+        const text = this.text(request.id, batch.positions[row]) ?? String(batch.ids[row]);
+        const words = visible(text.trim() || text);
+        const room = this.cell - 4;
+        // In a narrow cell an ellipsis would cost half of what can be read.
+        const shown = this.cell < 34 ? words.slice(0, Math.floor(room / 5.5)) : fit(c, words, room);
+        c.fillText(shown, this.x(row) + this.cell / 2, y + 13.5);
+      }
+    }
+  }
+
+  /**
+   * The text of a request's token at a position, where it is known.
+   * @param {string} id @param {number} position
+   */
+  text(id, position) {
+    const request = this.store.state?.requests?.[id];
+    if (!request?.prompt_pieces) return undefined;
+    const prompt = request.num_prompt_tokens;
+    return position < prompt
+      ? request.prompt_pieces[position]
+      : request.output_pieces?.[position - prompt];
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} c @param {NonNullable<Model["batch"]>} batch
+   * @param {number} y @param {any} colours
+   */
+  drawPositions(c, batch, y, colours) {
+    c.font = `${this.cell >= 24 ? 10.5 : 9.5}px ${colours.mono}`;
+    c.fillStyle = colours.muted;
+    c.textAlign = "center";
+    for (const request of batch.requests) {
+      const rows = request.end - request.first;
+      const last = batch.positions[request.end - 1];
+      if (this.cell >= 8 * String(last).length) {
+        for (let row = request.first; row < request.end; row += 1) {
+          c.fillText(String(batch.positions[row]), this.x(row) + this.cell / 2, y + 9);
+        }
+      } else {
+        const text = rows > 1 ? `${batch.positions[request.first]}–${last}` : String(last);
+        if (c.measureText(text).width < rows * this.cell)
+          c.fillText(text, this.x(request.first) + (rows * this.cell) / 2, y + 9);
+      }
+    }
+  }
+
+  /**
+   * Rows whose KV goes to the same block.
+   * @param {CanvasRenderingContext2D} c @param {NonNullable<Model["batch"]>} batch
+   * @param {number} y @param {any} colours
+   */
+  drawSlots(c, batch, y, colours) {
+    for (const run of slotRuns(batch)) {
+      const colour = requestColour(run.request, colours.theme);
+      const x = this.x(run.first);
+      const w = (run.end - run.first) * this.cell;
+      c.globalAlpha = 0.16;
+      c.fillStyle = colour;
+      roundRect(c, x + 1, y + 2, Math.max(1, w - 2), 20, 4);
+      c.fill();
+      c.globalAlpha = 1;
+      c.strokeStyle = colour;
+      roundRect(c, x + 1.5, y + 2.5, Math.max(1, w - 3), 19, 4);
+      c.stroke();
+      c.fillStyle = colours.text;
+      c.font = `10.5px ${colours.mono}`;
+      c.textAlign = "center";
+      const offset = run.from === run.to ? `${run.from}` : `${run.from}–${run.to}`;
+      const text = [
+        `block ${run.block}: ${offset}`,
+        `${run.block}: ${offset}`,
+        `${run.block}`,
+      ].find((words) => c.measureText(words).width < w - 5);
+      if (text) c.fillText(text, x + w / 2, y + 12.5);
+    }
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} c @param {NonNullable<Model["batch"]>} batch
+   * @param {number} y @param {any} colours
+   */
+  drawSampled(c, batch, y, colours) {
+    c.textAlign = "center";
+    for (const request of batch.requests) {
+      if (request.sampled === null) continue;
+      const x = this.x(request.end - 1) + this.cell / 2;
+      c.fillStyle = colours.event;
+      c.beginPath();
+      c.moveTo(x - 4, y + 1);
+      c.lineTo(x + 4, y + 1);
+      c.lineTo(x, y + 6);
+      c.fill();
+      const text = visible(this.text(request.id, request.seqLen) || `#${request.sampled}`).trim();
+      c.font = `600 10.5px ${colours.mono}`;
+      c.fillStyle = requestColour(request.id, colours.theme);
+      if (this.cell >= 18) c.fillText(fit(c, text, Math.max(this.cell, 30) - 2), x, y + 13);
+    }
+  }
+
+  /** @param {MouseEvent} event */
+  find(event) {
+    const row = Math.floor((this.plane.at(event).x - LABELS) / this.cell);
+    const request = this.batch?.requests.find(
+      (/** @type {any} */ item) => row >= item.first && row < item.end,
+    );
+    return request ? { row, request } : null;
+  }
+
+  /** @param {MouseEvent} event */
+  hover(event) {
+    const found = this.find(event);
+    const { batch } = this;
+    if (!found || !batch) return this.tip.hide();
+    const { row, request } = found;
+    const slot = batch.slots[row];
+    const size = batch.blockSize;
+    this.tip.show(event, [
+      `Row ${row} · ${request.id}`,
+      `input id ${batch.ids[row]}, position ${batch.positions[row]}`,
+      `KV slot ${slot} = block ${Math.floor(slot / size)} × ${size} + ${slot % size}`,
+      `${request.id} has ${plural(request.seqLen, "token")} of KV after this step`,
+      "measured: inputs_prepared",
+    ]);
+  }
+}
+
+/**
+ * @typedef {{request: string, block: number, first: number, end: number, from: number, to: number}}
+ *   SlotRun rows of one request whose KV goes to the same block
+ */
+
+/** @param {NonNullable<Model["batch"]>} batch @returns {SlotRun[]} */
+function slotRuns(batch) {
+  /** @type {SlotRun[]} */
+  const runs = [];
+  for (const request of batch.requests) {
+    for (let row = request.first; row < request.end; row += 1) {
+      const block = Math.floor(batch.slots[row] / batch.blockSize);
+      const offset = batch.slots[row] % batch.blockSize;
+      const last = runs[runs.length - 1];
+      if (last && last.request === request.id && last.block === block && row > request.first) {
+        last.end = row + 1;
+        last.to = offset;
+      } else
+        runs.push({
+          request: request.id,
+          block,
+          first: row,
+          end: row + 1,
+          from: offset,
+          to: offset,
+        });
+    }
+  }
+  return runs;
+}

@@ -1,0 +1,188 @@
+// @ts-check
+/**
+ * What the panel of graphs and kernels shows, gathered from the step's events.
+ *
+ * Times are the engine's own clock. What attention read is derived from the block table, as its
+ * event says.
+ */
+import { STEP_PHASES } from "../core/records.js";
+import { Store } from "../core/store.js";
+import { TraceIndex, traceIndex } from "../core/trace_index.js";
+import { graphParts } from "../words/graph.js";
+import { reasonPhrase } from "../words/reasons.js";
+import { atCursor, sentenceOf, shownRequest } from "./cursor.js";
+
+/** @import { EventRecord } from "../core/records.js" */
+
+/** @param {Store} store */
+export function model(store) {
+  const index = traceIndex(store);
+  const { events, step, share, command } = atCursor(store);
+  const one = (/** @type {string} */ type) =>
+    events.findLast((/** @type {EventRecord} */ event) => event.type === type);
+  const config = store.header?.config ?? {};
+  return {
+    sentence: sentence(store),
+    step,
+    share,
+    command,
+    dispatch: dispatchOf(one("step_dispatched"), one("batch_scheduled")),
+    everCaptured: [...index.steps.values()].some(
+      (facts) => facts.dispatch && facts.dispatch.facts.mode !== "NONE",
+    ),
+    forward: forwardOf(one("forward_run")),
+    modules: modulesOf(one("modules_timed")),
+    phases: phasesOf(index, step, store.cursor),
+    batch: batchOf(one("inputs_prepared"), events, config.block_size ?? 16),
+    pages: pagesOf(store, events, config),
+    heads: headsOf(one("heads_grouped"), store.header?.model ?? {}),
+    history: historyOf(index, store.cursor),
+    device: store.header?.model?.device ?? "",
+  };
+}
+
+/** The sentence that the panel opens with. @param {Store} store */
+export function sentence(store) {
+  return sentenceOf(store, graphParts);
+}
+
+/** @typedef {ReturnType<typeof model>} Model */
+/**
+ * @typedef {{id: string, first: number, end: number, seqLen: number, sampled: number|null}}
+ *   BatchRequest its rows, `first` to before `end`
+ * @typedef {{kind: string, calls: number, us: number}} ModuleTime
+ * @typedef {{request: string, blocks: number[], num_tokens: number, num_bytes: number,
+ *   seq: number}} PagesRead
+ */
+
+/** @param {EventRecord | undefined} event @param {EventRecord | undefined} batch */
+function dispatchOf(event, batch) {
+  if (!event) return null;
+  const { mode, num_tokens, num_padded_tokens } = event.facts;
+  return {
+    mode,
+    eager: mode === "NONE",
+    tokens: num_tokens,
+    padding: num_padded_tokens - num_tokens,
+    why: reasonPhrase(event.reason),
+    prefill: batch?.facts.prefill_tokens ?? 0,
+    decode: batch?.facts.decode_tokens ?? 0,
+    requests: batch?.facts.num_requests ?? 0,
+  };
+}
+
+/** @param {EventRecord | undefined} event */
+function forwardOf(event) {
+  if (!event) return null;
+  const { num_tokens, num_layers } = event.facts;
+  return { tokens: num_tokens, layers: num_layers, us: event.duration_us };
+}
+
+/** @param {EventRecord | undefined} event @returns {ModuleTime[]} */
+function modulesOf(event) {
+  if (!event) return [];
+  const { kinds, calls, durations_us } = event.facts;
+  return kinds.map((/** @type {string} */ kind, /** @type {number} */ i) => ({
+    kind,
+    calls: calls[i],
+    us: durations_us[i],
+  }));
+}
+
+/**
+ * @param {TraceIndex} index @param {number} step @param {number} cursor
+ */
+function phasesOf(index, step, cursor) {
+  const phases = index.steps.get(step)?.phases;
+  return STEP_PHASES.map((phase) => {
+    const item = phases?.get(phase);
+    return { phase, us: item && item.i <= cursor ? item.us : null };
+  });
+}
+
+/**
+ * The flattened batch.
+ * @param {EventRecord | undefined} event @param {EventRecord[]} events
+ * @param {number} blockSize
+ */
+function batchOf(event, events, blockSize) {
+  if (!event) return null;
+  const f = event.facts;
+  const sampled = new Map(
+    events
+      .filter((item) => item.type === "token_sampled")
+      .map((item) => [item.facts.request, item.facts.token]),
+  );
+  /** @type {BatchRequest[]} */
+  const requests = f.requests.map((/** @type {string} */ id, /** @type {number} */ i) => ({
+    id,
+    first: f.query_start_loc[i],
+    end: f.query_start_loc[i + 1],
+    seqLen: f.seq_lens[i],
+    sampled: sampled.get(id) ?? null,
+  }));
+  return {
+    requests,
+    ids: f.input_ids,
+    positions: f.positions,
+    slots: f.slot_mapping,
+    blockSize,
+    us: event.duration_us,
+  };
+}
+
+/**
+ * What attention read, for the request shown and in sum.
+ * @param {Store} store @param {EventRecord[]} events @param {any} config
+ */
+function pagesOf(store, events, config) {
+  const read = events.filter((event) => event.type === "pages_read");
+  const chosen = shownRequest(store);
+  const found =
+    read.find((event) => event.facts.request === chosen) ??
+    (store.selection?.request ? undefined : read[read.length - 1]);
+  /** @type {PagesRead | null} */
+  const shown = found ? { ...found.facts, seq: found.seq } : null;
+  return {
+    chosen,
+    shown,
+    all: read.map((event) => ({
+      request: event.facts.request,
+      pages: event.facts.blocks.length,
+      bytes: event.facts.num_bytes,
+    })),
+    pool: config.num_gpu_blocks ?? 1,
+    blockSize: config.block_size ?? 16,
+  };
+}
+
+/** @param {EventRecord | undefined} event @param {any} shape */
+function headsOf(event, shape) {
+  const query = event?.facts.num_attention_heads ?? shape.num_attention_heads;
+  const kv = event?.facts.num_kv_heads ?? shape.num_kv_heads;
+  const perToken = event?.facts.kv_bytes_per_token ?? shape.kv_bytes_per_token;
+  if (!query || !kv) return null;
+  return { query, kv, group: query / kv, perToken, layers: shape.num_layers, dim: shape.head_dim };
+}
+
+/** @param {TraceIndex} index @param {number} cursor */
+function historyOf(index, cursor) {
+  const history = [];
+  for (const facts of index.steps.values()) {
+    let us = 0;
+    for (const phase of facts.phases.values()) us += phase.us;
+    const i = facts.dispatch ? facts.dispatch.seq : (facts.batch?.seq ?? Infinity);
+    history.push({
+      step: facts.step,
+      mode: facts.dispatch?.facts.mode ?? null,
+      tokens: facts.shares.reduce(
+        (sum, share) => sum + (share.takenBack === undefined ? share.tokens : 0),
+        0,
+      ),
+      us,
+      seq: i,
+      future: (facts.phases.get("arrive")?.i ?? Infinity) > cursor,
+    });
+  }
+  return history;
+}

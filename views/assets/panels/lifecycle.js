@@ -1,0 +1,164 @@
+// @ts-check
+/** Prefill & decode lifecycle: requests over steps against the token budget, and their text. */
+import { Store } from "../core/store.js";
+import { traceIndex } from "../core/trace_index.js";
+import { el, reconcile, setText } from "../page/dom.js";
+import { plural } from "../words/format.js";
+import { shownRequest } from "./cursor.js";
+import { StreamCard } from "./lifecycle_card.js";
+import { model, sentence } from "./lifecycle_model.js";
+import { Timeline } from "./lifecycle_timeline.js";
+import { Sentence, Twin, legend, redrawOnChange, section } from "./parts.js";
+
+/** @import { Model } from "./lifecycle_model.js" */
+
+class LifecyclePanel {
+  /** @param {HTMLElement} root @param {Store} store */
+  constructor(root, store) {
+    this.store = store;
+    this.root = root;
+    this.sentence = new Sentence(store, sentence);
+    this.element = el("div", { class: "gbp gbp-lifecycle" });
+    this.timeline = new Timeline(store, this.element);
+    this.cards = el("div", { class: "gbp-cards" });
+    this.more = el("p", { class: "gbp-more" });
+    this.empty = el("p", {
+      class: "gbp-empty",
+      text: "No request yet. Send a prompt above: its tokens, its waiting and its share of each step appear here.",
+    });
+    this.twin = new Twin(
+      "Requests over steps, at the cursor",
+      ["Request", "Status", "Computed", "Output", "Last shares"],
+      () => this.twinRows(),
+    );
+    this.left = section(
+      "Requests over steps, against the token budget",
+      "timeline",
+      this.timeline.scroll,
+      lifecycleLegend(),
+    );
+    this.right = section("Tokens as text", "streams", this.cards, this.more, textLegend());
+    this.element.append(
+      this.sentence.element,
+      this.empty,
+      el("div", { class: "gbp-columns" }, this.left, this.right),
+      this.twin.element,
+    );
+    root.append(this.element);
+    /** @type {Map<string, StreamCard>} */
+    this.known = new Map();
+    this.key = "";
+    this.redraw = redrawOnChange(this.element, (force) => this.update(force), [
+      this.timeline.scroll,
+    ]);
+    this.timeline.redraw = this.redraw.again;
+  }
+
+  update(force = false) {
+    const { store } = this;
+    const index = traceIndex(store);
+    const key = `${index.traceId} ${store.records.length} ${store.cursor} ${store.selection?.request}`;
+    if (!force && key === this.key) return;
+    this.key = key;
+    const { width, height } = this.redraw.size(this.timeline.scroll);
+    const window = this.timeline.window(width || 600);
+    const data = model(store, window);
+    const colours = this.redraw.colours.get();
+    this.empty.hidden = data.rows.length > 0 || index.rows.size > 0;
+    // Canvases first: a font set on a canvas makes the browser work through changed elements.
+    if (width > 0) this.timeline.draw(data, colours, width, window, height);
+    this.sentence.update();
+    this.drawCards(data, colours.theme);
+    this.timeline.plane.label(
+      `Requests over steps: step ${data.step}, ${plural(data.rows.length, "request")} shown. Arrow keys move through steps and requests.`,
+    );
+    this.twin.later();
+    this.data = data;
+  }
+
+  /** @param {Model} data @param {string} theme */
+  drawCards(data, theme) {
+    const chosen = shownRequest(this.store);
+    reconcile(
+      this.cards,
+      data.streams,
+      (stream) => stream.id,
+      (stream) => {
+        const card = new StreamCard(this.store, stream.id);
+        this.known.set(stream.id, card);
+        return card.element;
+      },
+      (_, stream) =>
+        this.known
+          .get(stream.id)
+          ?.update(
+            stream,
+            stream.id === chosen && stream.id === this.store.selection?.request,
+            theme,
+          ),
+    );
+    for (const id of [...this.known.keys()]) {
+      if (!data.streams.some((stream) => stream.id === id)) this.known.delete(id);
+    }
+    const hidden = data.requests - data.streams.length;
+    setText(
+      this.more,
+      hidden > 0
+        ? `and ${plural(hidden, "request")} more: select one in the timeline to read it`
+        : "",
+    );
+    this.more.hidden = hidden <= 0;
+  }
+
+  twinRows() {
+    const data = this.data;
+    if (!data) return [];
+    return data.rows.map((row) => {
+      const request = this.store.state.requests?.[row.id];
+      const past = row.cells.filter((cell) => !cell.future && cell.tokens !== undefined).slice(-4);
+      return [
+        row.id,
+        request?.status ?? "not there yet",
+        `${request?.num_computed_tokens ?? 0} of ${request?.num_tokens ?? 0}`,
+        String(Object.keys(request?.output_token_ids ?? {}).length),
+        past.map((cell) => `step ${cell.step}: ${cell.kind} of ${cell.tokens}`).join("; "),
+      ];
+    });
+  }
+
+  destroy() {
+    this.redraw.destroy();
+    this.twin.destroy();
+    this.element.remove();
+  }
+}
+
+function lifecycleLegend() {
+  return legend([
+    ["is-prefill", "prefill chunk, with its tokens"],
+    ["is-decode", "decode, one token"],
+    ["is-waiting", "waiting"],
+    ["is-stopped", "next in line, not admitted"],
+    ["is-preempted", "preempted"],
+    ["is-end", "finished"],
+    ["is-playhead", "cursor; fainter is recorded after it"],
+  ]);
+}
+
+function textLegend() {
+  return legend([
+    ["is-hit", "prefix hit"],
+    ["is-now", "computed in this step"],
+    ["is-todo", "not computed yet"],
+  ]);
+}
+
+/**
+ * @param {HTMLElement} root @param {Store} store
+ * @returns {{update(): void, destroy(): void, panel: object}}
+ */
+export function mount(root, store) {
+  const panel = new LifecyclePanel(root, store);
+  panel.update(true);
+  return { update: () => panel.update(), destroy: () => panel.destroy(), panel };
+}

@@ -1,0 +1,248 @@
+// @ts-check
+/** One request's text as it comes, its tokens apart, and how long they took. */
+import { Store } from "../core/store.js";
+import { el, reconcile, setAttribute, setText } from "../page/dom.js";
+import { requestColour } from "../words/colours.js";
+import { count, micros } from "../words/format.js";
+import { MAX_PIECES } from "./lifecycle_model.js";
+
+/** @import { Stream } from "./lifecycle_model.js" */
+
+/** One request's text as it comes, its tokens apart, and how long they took. */
+export class StreamCard {
+  /** @param {Store} store @param {string} id */
+  constructor(store, id) {
+    this.id = el("b", { class: "gbp-id", text: id });
+    this.status = el("span", { class: "gbp-pill" });
+    this.counts = el("span", { class: "gbp-num gbp-counts" });
+    this.bar = el("div", { class: "gbp-progress", "aria-hidden": "true" });
+    this.prompt = el("span", { class: "gbp-prompt" });
+    this.output = el("span", { class: "gbp-output" });
+    this.caret = el("span", { class: "gbp-caret", "aria-hidden": "true" });
+    this.why = el("p", { class: "gbp-why" });
+    this.times = el("dl", { class: "gbp-times" });
+    const head = el(
+      "button",
+      { class: "gbp-card-head", type: "button" },
+      this.id,
+      this.status,
+      this.counts,
+    );
+    head.addEventListener("click", () => store.select({ request: id }));
+    this.head = head;
+    this.element = el(
+      "article",
+      { class: "gbp-card" },
+      head,
+      this.bar,
+      el(
+        "div",
+        { class: "gbp-text", tabindex: 0, role: "group", "aria-label": `Text of ${id}` },
+        el("p", {}, this.prompt, this.output, this.caret),
+      ),
+      this.why,
+      this.times,
+    );
+    this.promptKey = "";
+    this.marksKey = "";
+    /** @type {string[]} the output as it is shown */
+    this.texts = [];
+    /** @type {Element[]} */
+    this.fresh = [];
+    this.firstOutput = 0;
+    /** @type {number[]} */
+    this.places = [];
+  }
+
+  /** @param {Stream} stream @param {boolean} selected @param {string} theme */
+  update(stream, selected, theme) {
+    this.element.style.setProperty("--gbp-hue", requestColour(stream.id, theme));
+    this.element.classList.toggle("is-selected", selected);
+    setAttribute(this.head, "aria-pressed", String(selected));
+    setText(
+      this.status,
+      stream.status === "finished" ? `finished: ${stream.finish}` : stream.status,
+    );
+    setAttribute(this.status, "data-status", stream.status);
+    setText(this.counts, countsText(stream));
+    this.counts.title = `measured: ${stream.numPrompt} prompt tokens, ${stream.hit} of them a prefix hit at the latest admission; ${stream.output.length} generated, at most ${stream.maxTokens}`;
+    this.updateBar(stream);
+    this.updatePrompt(stream);
+    this.updateOutput(stream);
+    this.markNow(stream);
+    setText(this.why, stream.why);
+    this.why.hidden = stream.why === "";
+    this.updateTimes(stream);
+  }
+
+  /** @param {Stream} stream */
+  updateBar(stream) {
+    const whole = Math.max(1, stream.known);
+    const now = stream.now ? stream.now.to - stream.now.from : 0;
+    const before = Math.max(0, stream.computed - now);
+    const hit = Math.min(stream.hit, before);
+    const parts = [
+      ["hit", hit],
+      ["done", before - hit],
+      ["now", Math.min(now, stream.computed)],
+    ];
+    reconcile(
+      this.bar,
+      parts,
+      ([name]) => String(name),
+      ([name]) => el("i", { class: `gbp-${name}` }),
+      (node, [, size]) => {
+        node.style.width = `${(Number(size) / whole) * 100}%`;
+      },
+    );
+    this.bar.title = `derived: ${stream.computed} of ${stream.known} known tokens have KV (num_computed_tokens / num_tokens)`;
+  }
+
+  /** @param {Stream} stream */
+  updatePrompt(stream) {
+    const key = `${stream.prompt.length}`;
+    if (key === this.promptKey) return;
+    this.promptKey = key;
+    this.marksKey = "";
+    const pieces = shorten(stream.prompt);
+    this.places = pieces.map(([place]) => place);
+    this.prompt.classList.toggle("is-ids", stream.asIds);
+    this.prompt.replaceChildren(
+      ...pieces.map(([place, text]) =>
+        el("span", {
+          class: place < 0 ? "gbp-gap" : "gbp-tok",
+          text: place < 0 ? text : visibleEnds(text),
+        }),
+      ),
+    );
+  }
+
+  /** @param {Stream} stream */
+  updateOutput(stream) {
+    const first = Math.max(0, stream.output.length - MAX_PIECES);
+    if (this.firstOutput !== first) {
+      this.output.replaceChildren();
+      this.texts = [];
+      this.firstOutput = first;
+    }
+    this.output.classList.toggle("is-ids", stream.asIds);
+    const wanted = stream.output.length - first;
+    while (this.texts.length > wanted) {
+      this.texts.pop();
+      this.output.lastElementChild?.remove();
+    }
+    for (let k = 0; k < wanted; k += 1) {
+      const text = stream.output[first + k];
+      if (this.texts[k] === text) continue;
+      const node =
+        this.output.children[k] ?? this.output.appendChild(el("span", { class: "gbp-tok" }));
+      node.textContent = visibleEnds(text);
+      this.texts[k] = text;
+    }
+    for (const node of this.fresh) node.classList.remove("is-new");
+    this.fresh = [];
+    for (let k = Math.max(0, wanted - stream.newOutput); k < wanted; k += 1) {
+      this.fresh.push(this.output.children[k]);
+      this.output.children[k].classList.add("is-new");
+    }
+    this.caret.hidden = stream.status !== "running";
+  }
+
+  /** Which tokens were hit, are computed, are computed in this step. @param {Stream} stream */
+  markNow(stream) {
+    const key = `${stream.hit} ${stream.computed} ${stream.now?.from} ${stream.now?.to}`;
+    if (key === this.marksKey) return;
+    this.marksKey = key;
+    const places = this.places ?? [];
+    for (let k = 0; k < places.length; k += 1) {
+      const place = places[k];
+      const list = this.prompt.children[k].classList;
+      if (place < 0) continue;
+      const now = stream.now !== null && place >= stream.now.from && place < stream.now.to;
+      list.toggle("is-hit", place < stream.hit);
+      list.toggle("is-now", now);
+      list.toggle("is-todo", place >= stream.computed && !now);
+    }
+  }
+
+  /** @param {Stream} stream */
+  updateTimes(stream) {
+    const { ttft, itl } = stream.timing;
+    const items = [];
+    // A stepped or paced engine stands still between steps: then its own time stands beside it.
+    const stood = (/** @type {{us: number, engineUs: number}} */ item) =>
+      item.us > item.engineUs * 1.03;
+    const what = (/** @type {{paused: boolean}} */ item) =>
+      item.paused ? "pauses" : "waits between steps";
+    const note = (/** @type {any} */ item) =>
+      stood(item) ? `; the time includes the ${what(item)}` : "";
+    const aside = (/** @type {any} */ item) =>
+      stood(item) ? `with ${what(item)}; ${micros(item.engineUs)} in steps` : "";
+    if (ttft) {
+      items.push([
+        "first token after",
+        micros(ttft.us),
+        "measured",
+        `from request_submitted to the first token${note(ttft)}`,
+        aside(ttft),
+      ]);
+    }
+    if (itl) {
+      items.push([
+        "between tokens",
+        micros(itl.us),
+        "measured",
+        `mean of ${itl.tokens - 1} gaps${note(itl)}`,
+        aside(itl),
+      ]);
+    }
+    reconcile(
+      this.times,
+      items,
+      ([name]) => name,
+      ([name]) =>
+        el(
+          "div",
+          {},
+          el("dt", { text: name }),
+          el("dd", {}, el("span", { class: "gb-truth" }), el("small", { class: "gb-truth" })),
+        ),
+      (node, [, value, kind, how, more]) => {
+        const [number, small] = node.lastChild.children;
+        setText(number, value);
+        number.dataset.truth = kind;
+        number.title = `${kind}: ${how}`;
+        setText(small, more);
+        small.dataset.truth = "derived";
+        small.title = "derived: the sum of the measured times of the phases in between";
+      },
+    );
+  }
+}
+
+/** @param {Stream} stream */
+function countsText(stream) {
+  const prompt =
+    stream.hit > 0
+      ? `${count(stream.numPrompt)} prompt, ${count(stream.hit)} hit`
+      : `${count(stream.numPrompt)} prompt`;
+  const again = stream.preemptions ? ` · preempted ${stream.preemptions}×` : "";
+  return `${prompt} · ${stream.output.length}/${stream.maxTokens} out${again}`;
+}
+
+/** A line end is shown and kept. @param {string} text */
+function visibleEnds(text) {
+  return text.includes("\n") ? text.replaceAll("\n", "⏎\n") : text === "" ? "\u200b" : text;
+}
+
+/**
+ * A long prompt's beginning and end; the place of what stands between is -1.
+ * @param {string[]} pieces @returns {[number, string][]}
+ */
+function shorten(pieces) {
+  const all = pieces.map((text, place) => /** @type {[number, string]} */ ([place, text]));
+  if (pieces.length <= MAX_PIECES) return all;
+  const half = MAX_PIECES / 2;
+  const left = pieces.length - 2 * half;
+  return [...all.slice(0, half), [-1, ` … ${count(left)} more tokens … `], ...all.slice(-half)];
+}

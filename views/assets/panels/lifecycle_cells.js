@@ -1,0 +1,143 @@
+// @ts-check
+/** One request in one step, drawn and in words. */
+import { onRequestColour } from "../words/colours.js";
+import { plural } from "../words/format.js";
+import { roundRect } from "./canvas.js";
+import { Timeline } from "./lifecycle_timeline.js";
+
+/** @import { Cell } from "./lifecycle_model.js" */
+
+/**
+ * @param {CanvasRenderingContext2D} c @param {number} x1 @param {number} y1 @param {number} x2
+ * @param {number} y2
+ */
+export function line(c, x1, y1, x2, y2) {
+  c.beginPath();
+  c.moveTo(x1, y1);
+  c.lineTo(x2, y2);
+  c.stroke();
+}
+
+/**
+ * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} r
+ * @param {string} colour
+ */
+export function dot(c, x, y, r, colour) {
+  c.fillStyle = colour;
+  c.beginPath();
+  c.arc(x, y, r, 0, 7);
+  c.fill();
+}
+
+/**
+ * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} r
+ * @param {string} colour
+ */
+export function ring(c, x, y, r, colour) {
+  c.strokeStyle = colour;
+  c.lineWidth = 1.6;
+  c.beginPath();
+  c.arc(x, y, r, 0, 7);
+  c.stroke();
+  c.lineWidth = 1;
+}
+
+/**
+ * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {string} colour
+ */
+export function triangle(c, x, y, colour) {
+  c.fillStyle = colour;
+  c.beginPath();
+  c.moveTo(x - 5, y - 5);
+  c.lineTo(x + 5, y - 5);
+  c.lineTo(x, y + 5);
+  c.fill();
+}
+
+/**
+ * @typedef {(c: CanvasRenderingContext2D, x: number, y: number, w: number, cell: Cell, colour: string, colours: any, timeline: Timeline) => void} CellDraw
+ */
+/** @type {Record<string, CellDraw>} */
+export const CELLS = {
+  prefill(c, x, y, w, cell, colour, colours) {
+    c.fillStyle = colour;
+    roundRect(c, x + 1, y - 8, w - 2, 16, 3.5);
+    c.fill();
+    const text = String(cell.tokens);
+    const size = Math.min(10.5, (w - 3.5) / (0.6 * text.length));
+    if (size < 8) return;
+    c.font = `600 ${size}px ${colours.mono}`;
+    c.fillStyle = onRequestColour(colours.theme);
+    c.textAlign = "center";
+    c.fillText(text, x + w / 2, y + 0.5);
+  },
+  decode(c, x, y, w, _cell, colour) {
+    c.strokeStyle = colour;
+    const alpha = c.globalAlpha;
+    c.globalAlpha = alpha * 0.35;
+    line(c, x, y, x + w, y);
+    c.globalAlpha = alpha;
+    c.fillStyle = colour;
+    roundRect(c, x + w / 2 - 2, y - 6.5, 4, 13, 2);
+    c.fill();
+  },
+  "taken-back"(c, x, y, w, _cell, _colour, colours) {
+    c.strokeStyle = colours.bad;
+    c.setLineDash([2, 2]);
+    roundRect(c, x + 1.5, y - 7.5, w - 3, 15, 3.5);
+    c.stroke();
+    c.setLineDash([]);
+  },
+  submitted(c, x, y, w, _cell, colour) {
+    c.strokeStyle = colour;
+    c.setLineDash([1.5, 3]);
+    line(c, x, y, x + w, y);
+    c.setLineDash([]);
+  },
+  waiting(c, x, y, w, _cell, colour, _colours, timeline) {
+    c.fillStyle = timeline.hatch(c, colour);
+    c.fillRect(x, y - 4, w, 8);
+  },
+  preempted(c, x, y, w, _cell, colour, colours, timeline) {
+    c.fillStyle = timeline.hatch(c, colour);
+    c.fillRect(x, y - 4, w, 8);
+    c.strokeStyle = colours.bad;
+    line(c, x, y - 4.5, x + w, y - 4.5);
+    line(c, x, y + 4.5, x + w, y + 4.5);
+  },
+  idle(c, x, y, w, _cell, colour) {
+    c.strokeStyle = colour;
+    const alpha = c.globalAlpha;
+    c.globalAlpha = alpha * 0.35;
+    line(c, x, y, x + w, y);
+    c.globalAlpha = alpha;
+  },
+};
+
+/** @type {Record<string, string>} */
+const KIND_WORDS = {
+  prefill: "prefill",
+  decode: "decode",
+  "taken-back": "tokens taken back",
+  submitted: "submitted",
+  waiting: "waiting",
+  preempted: "preempted, waiting again",
+  idle: "running, got nothing",
+};
+
+/** @param {string} id @param {Cell} cell @returns {string[]} */
+export function cellLines(id, cell) {
+  const lines = [`${id} · step ${cell.step}`];
+  if (cell.tokens !== undefined && cell.from !== undefined) {
+    lines.push(
+      `${KIND_WORDS[cell.kind ?? ""]}: ${plural(cell.tokens, "token")}, positions ${cell.from} to ${cell.from + cell.tokens - 1} of ${cell.known} known`,
+    );
+    if (cell.why) lines.push(cell.why);
+  } else if (cell.kind) lines.push(KIND_WORDS[cell.kind]);
+  if (cell.stopped) lines.push(`not admitted: ${cell.stopped}`);
+  if (cell.passedOver) lines.push(`passed over: ${cell.passedOver}`);
+  if (cell.lost !== undefined) lines.push(`preempted ${cell.lost}`);
+  if (cell.end) lines.push(`finished: ${cell.end.why || cell.end.finish}`);
+  lines.push(cell.future ? "recorded, after the cursor" : `measured: event ${cell.seq} of the log`);
+  return lines;
+}

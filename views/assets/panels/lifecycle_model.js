@@ -1,0 +1,200 @@
+// @ts-check
+/** What the panel of requests over steps shows, from the log alone. */
+import { Store } from "../core/store.js";
+import { timing } from "../core/timing.js";
+import { TraceIndex, traceIndex } from "../core/trace_index.js";
+import { lifecycleParts } from "../words/lifecycle.js";
+import { reasonPhrase } from "../words/reasons.js";
+import { atCursor, sentenceOf, stepOf } from "./cursor.js";
+
+/** @import { Mark, Row, Share } from "../core/trace_index.js" */
+
+const MAX_STREAMS = 8;
+export const MAX_PIECES = 240;
+
+/**
+ * @typedef {"prefill" | "decode" | "taken-back" | "submitted" | "waiting" | "preempted" | "idle"} CellKind
+ */
+/**
+ * @typedef {Object} Cell one request in one step
+ * @property {number} step
+ * @property {CellKind | null} kind
+ * @property {boolean} future recorded, but after the cursor
+ * @property {number} seq of the event it comes from
+ * @property {number} [tokens]
+ * @property {number} [from]
+ * @property {number} [known]
+ * @property {string} [why]
+ * @property {string} [stopped] it was the head of the queue and was not admitted
+ * @property {string} [passedOver]
+ * @property {string} [lost] it was preempted in this step
+ * @property {{finish: string, why: string}} [end]
+ */
+
+/**
+ * @param {Store} store
+ * @param {{from: number, to: number}} [window] steps wanted; all by default
+ */
+export function model(store, window) {
+  const index = traceIndex(store);
+  const { step, share, command } = atCursor(store);
+  const empty = index.steps.size === 0;
+  const from = Math.max(window?.from ?? -Infinity, empty ? 0 : index.firstStep);
+  const to = Math.min(window?.to ?? Infinity, empty ? -1 : index.lastStep);
+  return {
+    sentence: sentence(store),
+    budget: store.header?.config?.max_num_batched_tokens ?? 0,
+    step,
+    share,
+    command,
+    from,
+    to,
+    steps: budgetBars(store, index, from, to),
+    rows: rowsOf(store, index, from, to),
+    streams: streamsOf(store, index),
+    requests: Object.keys(store.state?.requests ?? {}).length,
+  };
+}
+
+/** @param {Store} store @param {TraceIndex} index @param {number} from @param {number} to */
+function budgetBars(store, index, from, to) {
+  const bars = [];
+  for (let step = from; step <= to; step += 1) {
+    const facts = index.steps.get(step);
+    if (!facts) continue;
+    const shares = facts.shares.filter((share) => !isTakenBack(share, store.cursor));
+    bars.push({
+      step,
+      future: facts.shares.length > 0 && facts.shares[0].i > store.cursor,
+      segments: shares.map((share) => ({
+        request: share.request,
+        tokens: share.tokens,
+        kind: share.kind,
+        future: share.i > store.cursor,
+      })),
+    });
+  }
+  return bars;
+}
+
+/** @param {Share} share @param {number} cursor */
+function isTakenBack(share, cursor) {
+  return share.takenBack !== undefined && (share.takenBack <= cursor || share.i > cursor);
+}
+
+/** @param {Store} store @param {TraceIndex} index @param {number} from @param {number} to */
+function rowsOf(store, index, from, to) {
+  const base = store.header?.base_seq ?? 0;
+  const at = stepOf(store);
+  const chosen = store.selection?.request ?? null;
+  const rows = [];
+  for (const row of index.rows.values()) {
+    const first = row.changes[0];
+    if (!first || first.step > to || (row.end && row.end.step < from)) continue;
+    const cells = [];
+    for (let step = Math.max(from, first.step); step <= to; step += 1) {
+      if (row.end && step > row.end.step) break;
+      cells.push(cellAt(index, row, step, store.cursor, at, base));
+    }
+    rows.push({ id: row.id, selected: row.id === chosen, cells });
+  }
+  return rows;
+}
+
+/**
+ * @param {TraceIndex} index @param {Row} row @param {number} step @param {number} cursor
+ * @param {number} at the cursor's step @param {number} base
+ * @returns {Cell}
+ */
+function cellAt(index, row, step, cursor, at, base) {
+  const share = row.shares.get(step);
+  const change = index.statusAt(row, step);
+  const i = share ? share.i : (change?.i ?? -1);
+  /** @type {Cell} */
+  const cell = { step, kind: null, future: i > cursor || step > at, seq: base + i };
+  if (share) {
+    cell.kind = isTakenBack(share, cursor) ? "taken-back" : share.kind;
+    cell.tokens = share.tokens;
+    cell.from = share.from;
+    cell.known = share.known;
+    cell.why = reasonPhrase(share.reason);
+  } else if (change && change.status !== "finished") {
+    cell.kind = change.status === "running" ? "idle" : change.status;
+  }
+  const stopped = row.stopped.get(step);
+  if (stopped) cell.stopped = reasonPhrase(stopped.reason);
+  const passed = row.passedOver.get(step);
+  if (passed) cell.passedOver = reasonPhrase(passed.reason);
+  const lost = row.preempted.get(step);
+  if (lost && (lost.i <= cursor || cell.future)) cell.lost = preemptedBy(lost);
+  if (row.end?.step === step && (row.end.i <= cursor || cell.future)) {
+    cell.end = { finish: row.end.facts.finish_reason ?? "", why: reasonPhrase(row.end.reason) };
+  }
+  return cell;
+}
+
+/** @param {Mark} mark */
+function preemptedBy(mark) {
+  const why = reasonPhrase(mark.reason);
+  return [mark.facts.by ? `for ${mark.facts.by}` : "", why].filter(Boolean).join(": ");
+}
+
+/**
+ * The requests whose text is shown: the selected one, then those alive, then the last that ended.
+ */
+function streamsOf(/** @type {Store} */ store, /** @type {TraceIndex} */ index) {
+  const requests = store.state?.requests ?? {};
+  const chosen = store.selection?.request;
+  const ids = [...index.rows.keys()].filter((id) => requests[id]);
+  const rank = (/** @type {string} */ id) => {
+    if (id === chosen) return 0;
+    return requests[id].status === "finished" ? 2 : 1;
+  };
+  const alive = ids.filter((id) => rank(id) < 2).sort((a, b) => rank(a) - rank(b));
+  const ended = ids.filter((id) => rank(id) === 2).reverse();
+  return [...alive, ...ended]
+    .slice(0, MAX_STREAMS)
+    .map((id) => streamOf(store, index, id, requests[id]));
+}
+
+/** @param {Store} store @param {TraceIndex} index @param {string} id @param {any} request */
+function streamOf(store, index, id, request) {
+  const row = index.row(id);
+  const step = stepOf(store);
+  const share = row.shares.get(step);
+  const current = share && share.i <= store.cursor && !isTakenBack(share, store.cursor);
+  const outputs = request.output_token_ids ?? {};
+  const pieces = request.output_pieces ?? {};
+  const stopped = row.stopped.get(step);
+  return {
+    id,
+    status: request.status,
+    why:
+      request.status === "finished"
+        ? (row.end && row.end.i <= store.cursor && reasonPhrase(row.end.reason)) || ""
+        : (stopped && stopped.i <= store.cursor && reasonPhrase(stopped.reason)) || "",
+    finish: request.finish_reason ?? "",
+    prompt: request.prompt_pieces ?? (request.prompt_token_ids ?? []).map(String),
+    asIds: !request.prompt_pieces,
+    numPrompt: request.num_prompt_tokens ?? 0,
+    hit: request.hit_tokens ?? 0,
+    computed: request.num_computed_tokens ?? 0,
+    known: request.num_tokens ?? 0,
+    maxTokens: request.max_tokens ?? 0,
+    preemptions: request.num_preemptions ?? 0,
+    output: Object.keys(outputs).map(
+      (place) => pieces[place] ?? (request.prompt_pieces ? "" : String(outputs[place])),
+    ),
+    now: current ? { from: share.from, to: share.from + share.tokens } : null,
+    newOutput: row.tokens.filter((token) => token.step === step && token.i <= store.cursor).length,
+    timing: timing(index, row, store.cursor),
+  };
+}
+
+/** The sentence that the panel opens with. @param {Store} store */
+export function sentence(store) {
+  return sentenceOf(store, lifecycleParts);
+}
+
+/** @typedef {ReturnType<typeof model>} Model */
+/** @typedef {ReturnType<typeof streamOf>} Stream */

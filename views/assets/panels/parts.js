@@ -1,0 +1,187 @@
+// @ts-check
+/** What the panels are built of: the opening sentence, a tooltip, a table, a legend. */
+import { Store } from "../core/store.js";
+import { el } from "../page/dom.js";
+import { truth } from "../words/format.js";
+import { Colours } from "./canvas.js";
+
+/** @import { Part } from "../words/parts.js" */
+
+/** The sentence as an element: each part says which events it was made of, and leads to them. */
+export class Sentence {
+  /** @param {Store} store @param {(store: Store) => Part[]} sentence */
+  constructor(store, sentence) {
+    this.store = store;
+    this.sentence = sentence;
+    this.element = el("p", { class: "gbp-sentence" });
+    this.shown = "";
+  }
+
+  update() {
+    const parts = this.sentence(this.store);
+    const key = JSON.stringify(parts);
+    if (key === this.shown) return;
+    this.shown = key;
+    this.element.replaceChildren(...parts.map((part) => this.part(part)));
+  }
+
+  /** @param {Part} part */
+  part(part) {
+    if (part.seqs.length === 0) return document.createTextNode(part.text);
+    const [, lead, text] = /** @type {RegExpMatchArray} */ (
+      part.text.match(/^((?:; |: |, | and )?)([\s\S]*)$/)
+    );
+    const from =
+      part.seqs.length === 1
+        ? `event ${part.seqs[0]}`
+        : `${part.seqs.length} events from ${part.seqs[0]}`;
+    const span = truth(
+      part.truth ?? "measured",
+      `from ${from} of the log; click to go there`,
+      text,
+    );
+    span.className = "gbp-said";
+    span.dataset.seqs = part.seqs.join(" ");
+    span.addEventListener("click", () => {
+      this.store.seek(part.seqs[0] - (this.store.header?.base_seq ?? 0));
+    });
+    const whole = document.createDocumentFragment();
+    whole.append(lead, span);
+    return whole;
+  }
+}
+
+/** A note beside the pointer: lines of text, the first of them the title. */
+export class Tip {
+  /** @param {HTMLElement} root positioned */
+  constructor(root) {
+    this.root = root;
+    this.element = el("div", { class: "gbp-tip", role: "status", hidden: true });
+    root.append(this.element);
+  }
+
+  /** @param {MouseEvent} event @param {string[]} lines */
+  show(event, lines) {
+    const text = lines.join("\n");
+    if (this.element.dataset.text !== text) {
+      this.element.dataset.text = text;
+      this.element.replaceChildren(...lines.map((line, i) => el(i ? "div" : "strong", {}, line)));
+    }
+    this.element.hidden = false;
+    const box = this.root.getBoundingClientRect();
+    const own = this.element.getBoundingClientRect();
+    const x = Math.min(event.clientX - box.left + 14, box.width - own.width - 4);
+    const below = event.clientY - box.top + 18;
+    const y =
+      event.clientY + own.height + 26 > window.innerHeight ? below - own.height - 30 : below;
+    this.element.style.transform = `translate(${Math.max(4, x)}px, ${y}px)`;
+  }
+
+  hide() {
+    this.element.hidden = true;
+  }
+}
+
+const REST_MS = 400;
+
+/** A table that says what a canvas shows, brought up to date when the page is at rest. */
+export class Twin {
+  /** @param {string} caption @param {string[]} columns @param {() => string[][]} rows */
+  constructor(caption, columns, rows) {
+    this.rows = rows;
+    this.body = document.createElement("tbody");
+    const head = el("tr", {}, ...columns.map((name) => el("th", { scope: "col" }, name)));
+    this.element = el(
+      "table",
+      { class: "gb-sr" },
+      el("caption", {}, caption),
+      el("thead", {}, head),
+      this.body,
+    );
+    this.timer = 0;
+  }
+
+  later() {
+    if (this.timer) clearTimeout(this.timer);
+    this.timer = window.setTimeout(() => this.now(), REST_MS);
+  }
+
+  now() {
+    this.timer = 0;
+    const rows = this.rows().slice(0, 60);
+    this.body.replaceChildren(
+      ...rows.map((cells) => el("tr", {}, ...cells.map((cell) => el("td", {}, cell)))),
+    );
+  }
+
+  destroy() {
+    clearTimeout(this.timer);
+  }
+}
+
+/**
+ * Draw again, at most once a frame, when size or theme changed. Sizes are read here and nowhere
+ * else, since reading one in the middle of drawing makes the browser lay out the page at once.
+ * @param {HTMLElement} root @param {(force: boolean) => void} draw @param {HTMLElement[]} measured
+ */
+export function redrawOnChange(root, draw, measured = []) {
+  let frame = 0;
+  const again = () => {
+    if (frame) return;
+    frame = requestAnimationFrame(() => {
+      frame = 0;
+      draw(true);
+    });
+  };
+  /** @type {Map<Element, {width: number, height: number}>} */
+  const sizes = new Map();
+  const measure = (/** @type {Element} */ element) =>
+    sizes.set(element, {
+      width: Math.floor(element.clientWidth),
+      height: Math.floor(element.clientHeight),
+    });
+  const observer = new ResizeObserver((entries) => {
+    for (const entry of entries) measure(entry.target);
+    again();
+  });
+  for (const element of [root, ...measured]) observer.observe(element);
+  const colours = new Colours(root, again);
+  return {
+    colours,
+    again,
+    /** @param {HTMLElement} element one of `measured` */
+    size(element) {
+      if (!sizes.has(element)) measure(element);
+      return /** @type {{width: number, height: number}} */ (sizes.get(element));
+    },
+    destroy() {
+      cancelAnimationFrame(frame);
+      observer.disconnect();
+      colours.destroy();
+    },
+  };
+}
+
+/**
+ * A legend: what each mark means.
+ * @param {[string, string][]} items class of the mark, its meaning
+ */
+export function legend(items) {
+  const entries = items.map(([mark, meaning]) =>
+    el("li", {}, el("i", { class: `gbp-mark ${mark}`, "aria-hidden": "true" }), meaning),
+  );
+  return el("ul", { class: "gbp-legend" }, ...entries);
+}
+
+/**
+ * A part of a panel under a small heading.
+ * @param {string} title @param {string} name @param {...(Node|string)} children
+ */
+export function section(title, name, ...children) {
+  return el(
+    "section",
+    { class: `gbp-section gbp-${name}` },
+    el("h3", { class: "gbp-title" }, title),
+    ...children,
+  );
+}

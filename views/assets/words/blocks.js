@@ -1,0 +1,122 @@
+// @ts-check
+/** Blocks, in a sentence: taken, hit, evicted, cached, freed. */
+import { eventPhrase } from "./events.js";
+import { blockList, count, plural } from "./format.js";
+import { of, row, seqs, some } from "./parts.js";
+import { because, colon } from "./reasons.js";
+
+/** @import { EventRecord } from "../core/records.js" */
+/** @import { Part } from "./parts.js" */
+
+/** @param {string} opening @param {EventRecord[]} events @returns {Part[]} */
+export function blockParts(opening, events) {
+  const groups = [
+    some(of(events, "prefix_cache_reset"), 2, eventPhrase, "reset"),
+    verb(
+      "took ",
+      of(events, "blocks_allocated"),
+      4,
+      (e) => `${blockList(e.facts.blocks)} for ${e.facts.request}`,
+    ),
+    hitsInWords(events),
+    evictedInWords(events),
+    verb(
+      "cached ",
+      of(events, "blocks_cached"),
+      4,
+      (e) => `${blockList(e.facts.blocks)} of ${e.facts.request}`,
+    ),
+    verb(
+      "dropped the hash of ",
+      of(events, "blocks_uncached"),
+      2,
+      (e) => `${blockList(e.facts.blocks)}${because(e.reason)}`,
+    ),
+    verb("freed ", of(events, "blocks_freed"), 4, freedWords),
+    verb(
+      "found no cached prefix for ",
+      of(events, "prefix_looked_up").filter((e) => e.facts.hit_tokens === 0),
+      3,
+      (e) => `${e.facts.request}${e.reason?.code === "first_miss" ? "" : because(e.reason)}`,
+    ),
+    verb(
+      "found no room for ",
+      of(events, "allocation_failed"),
+      3,
+      (e) => `${e.facts.request}${colon(e.reason)}`,
+    ),
+  ].filter((group) => group.length > 0);
+  if (groups.length > 0) {
+    const parts = groups.flatMap((group, i) =>
+      i === 0 ? group : [{ text: "; ", seqs: [] }, ...group],
+    );
+    return [{ text: `${opening} `, seqs: [] }, ...parts, { text: ".", seqs: [] }];
+  }
+  const batch = of(events, "batch_scheduled")[0];
+  if (!batch) return [{ text: `${opening} has moved no block so far.`, seqs: [] }];
+  const tokens = batch.facts.prefill_tokens + batch.facts.decode_tokens;
+  const text = tokens
+    ? `${opening} moved no block: ${tokens === 1 ? "its token fits" : `its ${count(tokens)} tokens fit`} into blocks already held.`
+    : `${opening} moved no block: it had no tokens to give.`;
+  return [{ text, seqs: [batch.seq] }];
+}
+
+/**
+ * A verb and what it was done to, event by event.
+ * @param {string} verb @param {EventRecord[]} events @param {number} most @param {(e: EventRecord) => string} words
+ * @returns {Part[]}
+ */
+function verb(verb, events, most, words) {
+  if (events.length === 0) return [];
+  return [{ text: verb, seqs: [] }, ...row(some(events, most, words, "time"))];
+}
+
+/**
+ * What was given from the cache, and how much of the request it is.
+ * @param {EventRecord[]} events @returns {Part[]}
+ */
+function hitsInWords(events) {
+  const found = of(events, "prefix_looked_up").filter((event) => event.facts.hit_tokens > 0);
+  const given = of(events, "blocks_hit");
+  /** @type {Part[]} */
+  const parts = [];
+  for (const event of given.slice(0, 3)) {
+    parts.push({
+      text: `${parts.length ? ", " : ""}hit cached ${blockList(event.facts.blocks)} for ${event.facts.request}`,
+      seqs: [event.seq],
+    });
+    const look = found.find((item) => item.facts.request === event.facts.request);
+    if (look)
+      parts.push({
+        text: ` (${look.facts.hit_tokens} of its ${plural(look.facts.num_tokens, "token")}${look.facts.preempted ? ", kept since it was preempted" : ""})`,
+        seqs: [look.seq],
+      });
+  }
+  const more = given.slice(3);
+  if (more.length > 0)
+    parts.push({ text: ` and ${plural(more.length, "more hit")}`, seqs: seqs(more) });
+  for (const look of found) {
+    if (given.some((event) => event.facts.request === look.facts.request)) continue;
+    parts.push({
+      text: `${parts.length ? ", " : ""}found ${look.facts.hit_tokens} of ${look.facts.request}'s ${plural(look.facts.num_tokens, "token")} cached`,
+      seqs: [look.seq],
+    });
+  }
+  return parts;
+}
+
+/** @param {EventRecord[]} events @returns {Part[]} */
+function evictedInWords(events) {
+  const evicted = of(events, "block_evicted");
+  if (evicted.length === 0) return [];
+  const ids = evicted.map((event) => event.facts.block);
+  const which = ids.length > 5 ? plural(ids.length, "block") : blockList(ids);
+  return [{ text: `evicted the cached content of ${which}`, seqs: seqs(evicted) }];
+}
+
+/** @param {EventRecord} event blocks_freed */
+function freedWords(event) {
+  const { request, blocks, returned } = event.facts;
+  const kept = blocks.length - returned.length;
+  return `${blockList(blocks)} of ${request}${kept > 0 ? ` (${kept} still shared)` : ""}`;
+}

@@ -1,0 +1,89 @@
+// @ts-check
+/** Graph and kernels, in a sentence: how the batch ran, and where its time went. */
+import { eventPhrase } from "./events.js";
+import { bytes, micros, plural } from "./format.js";
+import { of, seqs } from "./parts.js";
+import { because, colon } from "./reasons.js";
+
+/** @import { EventRecord } from "../core/records.js" */
+/** @import { Context, Part } from "./parts.js" */
+
+/**
+ * @param {string} opening @param {EventRecord[]} events @param {Context} context @returns {Part[]}
+ */
+export function graphParts(opening, events, context) {
+  const dispatch = of(events, "step_dispatched")[0];
+  if (!dispatch) return notDispatched(opening, events);
+  const f = dispatch.facts;
+  const padding = f.num_padded_tokens - f.num_tokens;
+  const how =
+    f.mode === "NONE"
+      ? `${opening} ran eagerly${colon(dispatch.reason)}`
+      : `${opening} replayed the ${f.mode} graph of ${plural(f.num_padded_tokens, "token")}` +
+        `${padding > 0 ? `, ${padding} of them padding` : ""}${because(dispatch.reason)}`;
+  /** @type {Part[]} */
+  const parts = [{ text: how, seqs: [dispatch.seq] }];
+  parts.push(...timesInWords(events, context), { text: ".", seqs: [] }, ...pagesInWords(events));
+  return parts;
+}
+
+/** @param {string} opening @param {EventRecord[]} events @returns {Part[]} */
+function notDispatched(opening, events) {
+  const batch = of(events, "batch_scheduled")[0];
+  const over = events.some((event) => ["sample", "update", "output"].includes(event.phase));
+  if (batch && !over && batch.facts.num_requests > 0) {
+    const tokens = batch.facts.prefill_tokens + batch.facts.decode_tokens;
+    return [
+      {
+        text: `${opening} has a batch of ${plural(tokens, "token")}, not dispatched yet.`,
+        seqs: [batch.seq],
+      },
+    ];
+  }
+  if (batch) return [{ text: `${opening} ran no forward of a model.`, seqs: [batch.seq] }];
+  return [{ text: `${opening} has no batch yet.`, seqs: [] }];
+}
+
+/** @param {EventRecord[]} events @param {Context} context @returns {Part[]} */
+function timesInWords(events, context) {
+  /** @type {Part[]} */
+  const parts = [];
+  const forward = of(events, "forward_run")[0];
+  const device =
+    context.device === undefined || context.device === "cpu" ? "the CPU" : context.device;
+  if (forward) {
+    const where = forward.duration_us === undefined ? "" : ` (measured on ${device})`;
+    parts.push({
+      text: `; ${eventPhrase(forward)}${where}`,
+      seqs: [forward.seq],
+      truth: "measured",
+    });
+  }
+  const modules = of(events, "modules_timed")[0];
+  if (modules) {
+    const { kinds, durations_us } = modules.facts;
+    const largest = kinds
+      .map((/** @type {string} */ kind, /** @type {number} */ i) => ({ kind, us: durations_us[i] }))
+      .sort((/** @type {any} */ a, /** @type {any} */ b) => b.us - a.us)
+      .slice(0, 3);
+    const words = largest.map((/** @type {any} */ item) => `${item.kind} ${micros(item.us)}`);
+    parts.push({ text: `: ${words.join(", ")}`, seqs: [modules.seq], truth: "measured" });
+  }
+  return parts;
+}
+
+/** @param {EventRecord[]} events @returns {Part[]} */
+function pagesInWords(events) {
+  const read = of(events, "pages_read");
+  if (read.length === 0) return [];
+  const pages = read.reduce((sum, event) => sum + event.facts.blocks.length, 0);
+  const total = read.reduce((sum, event) => sum + event.facts.num_bytes, 0);
+  const who = read.length === 1 ? read[0].facts.request : plural(read.length, "request");
+  return [
+    {
+      text: ` Attention read ${plural(pages, "page")} for ${who}, ${bytes(total)} (derived).`,
+      seqs: seqs(read),
+      truth: "derived",
+    },
+  ];
+}

@@ -1,0 +1,179 @@
+// @ts-check
+/** Requests over steps, in a sentence: who got tokens, who waits, who lost, who is done. */
+import { shareKind } from "../core/records.js";
+import { eventPhrase, passedOverWords } from "./events.js";
+import { count, list, plural, quote } from "./format.js";
+import { of, row, seqs, some } from "./parts.js";
+import { because, colon } from "./reasons.js";
+
+/** @import { EventRecord } from "../core/records.js" */
+/** @import { Context, Part } from "./parts.js" */
+
+/**
+ * @param {string} opening @param {EventRecord[]} events @param {Context} context @returns {Part[]}
+ */
+export function lifecycleParts(opening, events, context) {
+  const batch = of(events, "batch_scheduled")[0];
+  const shares = sharesInWords(events, context);
+  const other = lifecycleClauses(events);
+  /** @type {Part[]} */
+  const parts = [];
+  if (batch) {
+    const given = batch.facts.prefill_tokens + batch.facts.decode_tokens;
+    const text = given
+      ? `${opening} gave ${count(given)} of ${plural(batch.facts.max_num_batched_tokens, "token")}`
+      : `${opening} gave no tokens: nothing can run`;
+    parts.push({ text, seqs: [batch.seq] });
+    if (shares.length > 0) parts.push({ text: ": ", seqs: [] }, ...row(shares));
+    parts.push(...other);
+  } else if (shares.length > 0) {
+    parts.push({ text: `${opening} gives tokens: `, seqs: [] }, ...row(shares), ...other);
+  } else {
+    const arrived = arrivalsInWords(events);
+    if (arrived.length > 0) parts.push({ text: `${opening}: `, seqs: [] }, ...arrived, ...other);
+    else if (other.length > 0)
+      parts.push({ text: `${opening}: `, seqs: [] }, ...dropSemicolon(other));
+    else return [{ text: `${opening} begins; nobody has been given tokens yet.`, seqs: [] }];
+  }
+  parts.push({ text: ".", seqs: [] }, ...textInWords(events));
+  return parts;
+}
+
+/** @param {Part[]} parts @returns {Part[]} */
+function dropSemicolon(parts) {
+  return parts.map((part, i) => (i === 0 ? { ...part, text: part.text.replace(/^; /, "") } : part));
+}
+
+/** @param {EventRecord[]} events @param {Context} context @returns {Part[]} */
+function sharesInWords(events, context) {
+  const lost = of(events, "request_preempted").filter((event) => event.phase === "schedule");
+  const takenBack = new Set(lost.map((event) => event.facts.request));
+  const promptTokens = (/** @type {EventRecord} */ event) =>
+    context.promptTokens?.(event.facts.request);
+  const scheduled = of(events, "request_scheduled").filter((e) => !takenBack.has(e.facts.request));
+  const prefills = scheduled.filter((e) => shareKind(e.facts, promptTokens(e)) === "prefill");
+  const decodes = scheduled.filter((e) => shareKind(e.facts, promptTokens(e)) === "decode");
+  const parts = some(prefills, 3, (e) => prefillWords(e, promptTokens(e)), "prefill chunk");
+  if (decodes.length === 1) {
+    parts.push({ text: `a decode of ${decodes[0].facts.request}`, seqs: seqs(decodes) });
+  } else if (decodes.length > 1) {
+    const ids = decodes.map((event) => event.facts.request);
+    const text =
+      decodes.length > 4
+        ? `${decodes.length} decodes (${list(ids, 4)})`
+        : `decodes of ${list(ids)}`;
+    parts.push({ text, seqs: seqs(decodes) });
+  }
+  return parts;
+}
+
+/** "an" before 8, 11, 18, 80 to 89 and their thousands. @param {number} n */
+function article(n) {
+  return /^(8\d*|11|18|1[18],)/.test(count(n)) ? "an" : "a";
+}
+
+/**
+ * `a 32-token prefill chunk of r2 (it wanted 60, the budget had 32 left)`.
+ * @param {EventRecord} event request_scheduled, a prefill @param {number | undefined} promptTokens
+ */
+function prefillWords(event, promptTokens) {
+  const f = event.facts;
+  const reaches = f.num_computed_tokens + f.num_tokens >= f.num_known_tokens;
+  const again =
+    f.kind === "resumed" || (promptTokens !== undefined && f.num_known_tokens > promptTokens);
+  const cut = event.reason && event.reason.code !== "whole_request" ? because(event.reason) : "";
+  const size = `${count(f.num_tokens)}-token`;
+  const a = article(f.num_tokens);
+  const skipped =
+    f.kind !== "running" && f.num_computed_tokens > 0
+      ? ` after ${count(f.num_computed_tokens)} cached`
+      : "";
+  if (again) return `${a} ${size} chunk of ${f.request}, computed again${skipped}${cut}`;
+  if (reaches && f.num_computed_tokens === 0)
+    return `the whole ${size} prompt of ${f.request}${cut}`;
+  if (reaches) return `the last ${size} prefill chunk of ${f.request}${skipped}${cut}`;
+  return `${a} ${size} prefill chunk of ${f.request}${skipped}${cut}`;
+}
+
+/**
+ * `r3 (33 prompt tokens) and r4 (8) join the waiting queue`.
+ * @param {EventRecord[]} events @returns {Part[]}
+ */
+function arrivalsInWords(events) {
+  const arrived = of(events, "request_arrived");
+  if (arrived.length === 0) return [];
+  const who = some(
+    arrived,
+    4,
+    (e) => `${e.facts.request} (${plural(e.facts.num_prompt_tokens, "prompt token")})`,
+    "request",
+  );
+  return [
+    ...row(who),
+    { text: `${arrived.length === 1 ? " joins" : " join"} the waiting queue`, seqs: [] },
+  ];
+}
+
+/**
+ * What happened beside the shares, `; ` before each clause.
+ * @param {EventRecord[]} events @returns {Part[]}
+ */
+function lifecycleClauses(events) {
+  const had = new Set(of(events, "request_scheduled").map((event) => event.facts.request));
+  const aborted = of(events, "request_aborted");
+  const taken = new Set(aborted.map((event) => event.facts.request));
+  const finished = of(events, "request_finished");
+  /** @type {Part[]} */
+  const parts = [
+    ...some(of(events, "request_preempted"), 3, (e) => preemptedWords(e, had), "preemption"),
+    ...some(
+      of(events, "request_passed_over"),
+      2,
+      (e) => passedOverWords(e.facts, e.reason),
+      "request passed over",
+    ),
+    ...some(of(events, "admission_stopped"), 2, waitsWords, "stop"),
+    ...some(
+      finished.filter((e) => !taken.has(e.facts.request)),
+      3,
+      (e) => `${e.facts.request} finishes${colon(e.reason)}`,
+      "finished request",
+    ),
+    ...some(of(events, "token_dropped"), 2, eventPhrase, "dropped token"),
+  ];
+  const all = parts.map((part) => ({ ...part, text: `; ${part.text}` }));
+  for (const event of aborted) {
+    const f = event.facts;
+    all.push({
+      text: `; ${f.request} is aborted while ${f.status}${because(event.reason)}`,
+      seqs: [event.seq],
+    });
+    const end = finished.find((item) => item.facts.request === f.request);
+    if (end)
+      all.push({ text: ` after ${plural(end.facts.num_output_tokens, "token")}`, seqs: [end.seq] });
+  }
+  return all;
+}
+
+/** @param {EventRecord} event @param {Set<string>} had tokens in this step */
+function preemptedWords(event, had) {
+  const f = event.facts;
+  const lost = had.has(f.request)
+    ? "its tokens of this step are taken back"
+    : `${plural(f.num_computed_tokens, "computed token")} must be done again`;
+  return `${f.request} is preempted${f.by ? (f.by === f.request ? " by its own need" : ` for ${f.by}`) : ""}${because(event.reason)}, ${lost}`;
+}
+
+/** @param {EventRecord} event admission_stopped */
+function waitsWords(event) {
+  const behind = event.facts.waiting - 1;
+  return `${event.facts.request} waits${colon(event.reason)}${behind > 0 ? ` (${behind} more behind it)` : ""}`;
+}
+
+/** @param {EventRecord[]} events @returns {Part[]} */
+function textInWords(events) {
+  const said = of(events, "text_emitted").filter((event) => event.facts.text !== "");
+  if (said.length === 0) return [];
+  const parts = some(said, 4, (e) => `${e.facts.request} ${quote(e.facts.text, 18)}`, "text");
+  return [{ text: " Out went ", seqs: [] }, ...row(parts), { text: ".", seqs: [] }];
+}

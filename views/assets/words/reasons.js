@@ -1,0 +1,92 @@
+// @ts-check
+/** Why a decision fell as it did: a clause for each reason of the log, with its numbers. */
+import { plural } from "./format.js";
+
+/** @import { Reason } from "../core/records.js" */
+
+/** @type {Record<string, (r: any) => string>} */
+export const REASON_PHRASES = {
+  seats_full: (r) => `${r.running} of ${r.max_num_seqs} seats are taken`,
+  budget_spent: (r) => `the step's ${plural(r.max_num_batched_tokens, "token")} are spent`,
+  does_not_fit: (r) =>
+    r.watermark > 0
+      ? `it needs ${plural(r.needs, "block")} beside ${r.watermark} that must stay free, and ` +
+        `${r.free} ${are(r.free)} free`
+      : `it needs ${plural(r.needs, "block")} and ${r.free} ${are(r.free)} free`,
+  preempted_this_step: (r) =>
+    `nobody is admitted in a step that preempted ${plural(r.preempted, "request")}`,
+  chunking_off: (r) =>
+    `chunked prefill is off: its ${plural(r.wants, "token")} must go at once, and the budget has ` +
+    `${r.budget_left} left`,
+  model_length_reached: (r) =>
+    `the longest length, ${plural(r.max_model_len, "token")}, is reached`,
+  whole_request: (r) =>
+    `${plural(r.wanted, "token")} ${r.wanted === 1 ? "is" : "are"} all it wanted`,
+  budget_left: (r) => `it wanted ${r.wanted}, the budget had ${r.budget_left} left`,
+  long_prefill_threshold: (r) =>
+    `it wanted ${r.wanted}, one request gets at most ${r.long_prefill_token_threshold} a step`,
+  first_miss: (r) => `its logical block ${r.block} is not cached`,
+  last_token_needed: (r) =>
+    `at least one token must be computed, so at most ${plural(r.limit, "token")} may hit`,
+  free_queue_head: (r) => `first of the ${plural(r.free, "block")} in the free queue`,
+  block_filled: (r) => `full, ${plural(r.num_tokens, "token")} known and scheduled`,
+  last_running: (r) => `the last of ${r.running} running`,
+  lowest_priority: (r) => `the last in order of priority, with ${r.priority}`,
+  max_tokens_reached: (r) =>
+    `it has ${r.max_tokens === 1 ? "the" : "all"} ${plural(r.max_tokens, "token")} it asked for`,
+  eos_token: (r) => `the model ended the text (token ${r.token})`,
+  stop_token: (r) => `token ${r.token} is one of its stop tokens`,
+  stop_string: (r) => `its stop string (stop[${r.stop_index}]) appeared`,
+  client_aborted: () => "the client took it back",
+  uncomputed_dependency: (r) =>
+    `it shares block ${r.block}, which an aborted request would have computed in this step`,
+  reset_requested: () => "the prefix cache is to be reset, so nobody may hold blocks",
+  prompt_too_long: (r) =>
+    `${plural(r.num_prompt_tokens, "prompt token")} leave no room for one more within ` +
+    `${r.max_model_len}`,
+  can_never_fit: (r) =>
+    `it may need ${plural(r.needs, "block")} and the whole pool has ${r.blocks} to give`,
+  prefill_in_batch: (r) =>
+    `${plural(r.prefill_tokens, "prefill token")} ${are(r.prefill_tokens)} in the batch, and only ` +
+    "pure decode batches are captured",
+  above_largest_size: (r) =>
+    `${plural(r.batch, "token")} are more than the largest captured size, ${r.largest}`,
+  enforce_eager: () => "the engine was told never to use a graph",
+  nothing_captured: (r) =>
+    `no graph is captured in this engine for a batch of ${plural(r.batch, "token")}`,
+  blocks_in_use: (r) => `${plural(r.used, "block")} ${are(r.used)} in use`,
+};
+
+/** @param {number} n */
+function are(n) {
+  return n === 1 ? "is" : "are";
+}
+
+/**
+ * Why a decision fell as it did, with its numbers, as a clause.
+ * @param {Reason | null | undefined} reason
+ * @returns {string}
+ */
+export function reasonPhrase(reason) {
+  if (!reason) return "";
+  const phrase = REASON_PHRASES[reason.code];
+  return phrase ? phrase(reason) : unfamiliar(reason.code, reason);
+}
+
+/** A name this page does not know yet, with its numbers. @param {string} name @param {any} facts */
+export function unfamiliar(name, facts) {
+  const numbers = Object.entries(facts)
+    .filter(([key, value]) => key !== "code" && typeof value !== "object")
+    .map(([key, value]) => `${key} ${value}`);
+  return [name.replaceAll("_", " "), numbers.join(", ")].filter(Boolean).join(": ");
+}
+
+/** ` (reason)`, or nothing. @param {Reason | null | undefined} reason */
+export function because(reason) {
+  return reason ? ` (${reasonPhrase(reason)})` : "";
+}
+
+/** `: reason`, or nothing. @param {Reason | null | undefined} reason */
+export function colon(reason) {
+  return reason ? `: ${reasonPhrase(reason)}` : "";
+}

@@ -1,0 +1,45 @@
+// @ts-check
+/** The sentence a view opens with: what a step did, made from its events alone. */
+import { eventPhrase } from "./events.js";
+
+/** @import { EventRecord } from "../core/records.js" */
+/** @import { Context, Part, Teller } from "./parts.js" */
+
+/**
+ * The sentence in parts, each with the sequence numbers of the events it was made of.
+ * @param {EventRecord[]} events of the step at the cursor
+ * @param {Teller} tell what a view says of a step that has events
+ * @param {Context} [context]
+ * @returns {Part[]}
+ */
+export function sentenceParts(events, tell, context = {}) {
+  const failed = events.filter((event) => event.type === "engine_failed");
+  if (failed.length > 0) return oneAfterTheOther("", failed);
+  const commands = events.filter((event) => event.phase === "command");
+  const rest = events.filter((event) => event.phase !== "command");
+  if (rest.length === 0 && commands.length > 0) {
+    return oneAfterTheOther(`At step ${commands[0].step}: `, commands);
+  }
+  const step = rest.length > 0 ? rest[0].step : context.step;
+  if (step === undefined)
+    return [{ text: "Nothing has happened yet: send a request, then step.", seqs: [] }];
+  return tell(`Step ${step}`, events, context);
+}
+
+/** @param {string} opening @param {EventRecord[]} events @returns {Part[]} */
+function oneAfterTheOther(opening, events) {
+  const shown = events.slice(-4);
+  /** @type {Part[]} */
+  const parts = opening ? [{ text: opening, seqs: [] }] : [];
+  shown.forEach((event, i) => {
+    parts.push({ text: `${i ? "; " : ""}${eventPhrase(event)}`, seqs: [event.seq] });
+  });
+  parts.push({ text: ".", seqs: [] });
+  return opening ? parts : capital(parts);
+}
+
+/** @param {Part[]} parts @returns {Part[]} */
+function capital(parts) {
+  const [first, ...rest] = parts;
+  return [{ ...first, text: first.text.charAt(0).toUpperCase() + first.text.slice(1) }, ...rest];
+}
