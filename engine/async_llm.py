@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import math
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +22,7 @@ from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.core import EngineCore, Runner
 from engine.engine_thread import EngineThread
 from engine.events import (
-    CanNeverFit,
+    STEP_PHASES,
     ChunkingOff,
     EngineFailed,
     Phase,
@@ -44,11 +43,10 @@ Prompt = str | Sequence[int] | Sequence[dict[str, str]]  # text, token ids, or c
 MakeRunner = Callable[["LoadedModel", EngineConfig, Trace], Runner]
 CheckConfig = Callable[[EngineConfig], object]  # raises ConfigError
 
-PHASES_A_STEP = 7
 SHOW_PHASES_UP_TO = 4.0  # steps a second; so slow a run stops between phases, to let one see them
 MAX_RATE = 1_000.0
 MAX_UNFINISHED = 512  # requests an engine holds at once
-PACKAGES = ("torch", "transformers", "tokenizers", "triton", "streamlit")
+PACKAGES = ("torch", "transformers", "tokenizers", "triton")
 
 log = logging.getLogger("glassbox")
 
@@ -67,6 +65,23 @@ class RequestRefusedError(ValueError):
     def __init__(self, message: str, reason: Reason):
         super().__init__(message)
         self.reason = reason
+
+
+class Submission(NamedTuple):
+    """What somebody asks for: a prompt, how it is continued, and how urgent it is."""
+
+    prompt: Prompt
+    params: SamplingParams = SamplingParams()
+    priority: int = 0
+
+
+class Encoded(NamedTuple):
+    """A submission whose prompt has become tokens."""
+
+    text: str
+    token_ids: list[int]
+    params: SamplingParams
+    priority: int
 
 
 class EngineStatus(NamedTuple):
@@ -127,10 +142,8 @@ class AsyncLLM:
 
         Raises ConfigError (field "prompt" or "messages"), RequestRefusedError, EngineError.
         """
-        text, token_ids = self.encode(prompt)
-        return self.thread.call(
-            lambda: self._submit(text, token_ids, params or SamplingParams(), source, priority)
-        )
+        asked = Submission(prompt, params or SamplingParams(), priority)
+        return self.submit_many([asked], source)[0]
 
     async def submit_async(
         self,
@@ -140,16 +153,31 @@ class AsyncLLM:
         priority: int = 0,
     ) -> RequestStream:
         """`submit`, without holding a thread while the engine is busy."""
-        text, token_ids = await asyncio.to_thread(self.encode, prompt)
-        future = self.thread.post(
-            lambda: self._submit(text, token_ids, params or SamplingParams(), source, priority)
-        )
+        asked = Submission(prompt, params or SamplingParams(), priority)
+        return (await self.submit_many_async([asked], source))[0]
+
+    def submit_many(
+        self, submissions: Sequence[Submission], source: str = "page"
+    ) -> list[RequestStream]:
+        """Hand several requests in at one moment: all of them, or none where one cannot be."""
+        encoded = self._encode_all(submissions)
+        return self.thread.call(lambda: self._submit(encoded, source))
+
+    async def submit_many_async(
+        self, submissions: Sequence[Submission], source: str = "http"
+    ) -> list[RequestStream]:
+        """`submit_many`, without holding a thread while the engine is busy."""
+        encoded = await asyncio.to_thread(self._encode_all, submissions)
+        future = self.thread.post(lambda: self._submit(encoded, source))
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
-            # The client left before the engine took its request: take it back when it has.
+            # The client left before the engine took its requests: take them back when it has.
             future.add_done_callback(self._abort_submitted)
             raise
+
+    def _encode_all(self, submissions: Sequence[Submission]) -> list[Encoded]:
+        return [Encoded(*self.encode(one.prompt), one.params, one.priority) for one in submissions]
 
     def encode(self, prompt: Prompt) -> tuple[str, list[int]]:
         """Text and token ids of a prompt; chat messages go through the model's template."""
@@ -350,30 +378,50 @@ class AsyncLLM:
         for callback in tuple(self._subscribers):
             callback()
 
-    def _submit(
-        self, text: str, token_ids: list[int], params: SamplingParams, source: str, priority: int
-    ) -> RequestStream:
+    def _submit(self, batch: Sequence[Encoded], source: str) -> list[RequestStream]:
+        """All checks come before the first request: nothing is half handed in."""
         self._check_usable()
-        if self.num_unfinished >= MAX_UNFINISHED:
+        if self.num_unfinished + len(batch) > MAX_UNFINISHED:
             raise EngineBusy(
-                f"the engine holds {MAX_UNFINISHED} unfinished requests; try again when some ended"
+                f"the engine holds at most {MAX_UNFINISHED} unfinished requests, and has "
+                f"{self.num_unfinished} of them; try again when some ended"
             )
-        request_id = f"r{self._next_id}"
-        self._next_id += 1
-        refusal = self.why_refused(len(token_ids))
-        if refusal is not None:
-            self._log_command(RequestRefused(request_id, len(token_ids)), refusal.reason)
-            raise refusal
-        request = Request(
-            request_id, token_ids, params, self.model.eos_token_ids, priority, time.time()
-        )
-        stream = self.outputs.add_request(request, text, source)
-        self.core.add_request(request, source)
+        for place, item in enumerate(batch, start=1):
+            self._check_request(item, f"request {place} of {len(batch)}: " * (len(batch) > 1))
+        streams = [self._add(item, source) for item in batch]
         self._queue_turn()
+        return streams
+
+    def _check_request(self, item: Encoded, which: str) -> None:
+        refusal = self.why_refused(len(item.token_ids))
+        if refusal is not None:
+            refused = RequestRefused(self._new_id(), len(item.token_ids))
+            self._log_command(refused, refusal.reason)
+            raise RequestRefusedError(f"{which}{refusal}", refusal.reason)
+
+    def _add(self, item: Encoded, source: str) -> RequestStream:
+        request = Request(
+            self._new_id(),
+            item.token_ids,
+            item.params,
+            self.model.eos_token_ids,
+            item.priority,
+            time.time(),
+        )
+        stream = self.outputs.add_request(request, item.text, source)
+        self.core.add_request(request, source)
         return stream
 
+    def _new_id(self) -> str:
+        self._next_id += 1
+        return f"r{self._next_id - 1}"
+
     def why_refused(self, num_tokens: int) -> RequestRefusedError | None:
-        """Why a prompt of this length can never be served here; None where it can."""
+        """Why a prompt of this length can never be served here; None where it can.
+
+        That it fits the pool goes without a check: `EngineConfig.resolve` lets no max_model_len
+        pass that the pool cannot hold.
+        """
         config = self.config
         longest = (config.max_model_len or 0) - 1
         if num_tokens > longest:
@@ -381,13 +429,6 @@ class AsyncLLM:
                 f"the prompt has {num_tokens} tokens, and may have {longest} at most: "
                 f"max_model_len is {config.max_model_len}, and one token must be left to answer",
                 PromptTooLong(num_tokens, config.max_model_len or 0),
-            )
-        needs = math.ceil(num_tokens / config.block_size)
-        if needs > config.num_gpu_blocks - 1:
-            return RequestRefusedError(
-                f"the prompt needs {needs} blocks, and the whole pool has "
-                f"{config.num_gpu_blocks - 1} to give",
-                CanNeverFit(needs, config.num_gpu_blocks - 1),
             )
         if not config.enable_chunked_prefill and num_tokens > config.max_num_batched_tokens:
             return RequestRefusedError(
@@ -408,9 +449,9 @@ class AsyncLLM:
             self.core.command({})
         return aborted
 
-    def _abort_submitted(self, future: Future[RequestStream]) -> None:
+    def _abort_submitted(self, future: Future[list[RequestStream]]) -> None:
         if not future.cancelled() and future.exception() is None:
-            self.abort_soon([future.result().request_id])  # this may be any thread
+            self.abort_soon([stream.request_id for stream in future.result()])  # on any thread
 
     def _run(self, rate: float | None) -> EngineStatus:
         self._check_usable()
@@ -469,7 +510,7 @@ class AsyncLLM:
         self._turn_queued = False
         by_phases = self.rate is not None and self.rate <= SHOW_PHASES_UP_TO
         if self.rate is not None:
-            parts = PHASES_A_STEP if by_phases else 1
+            parts = len(STEP_PHASES) if by_phases else 1
             # From when it was due: a late turn does not make the run slower, but a run that
             # cannot keep up does not save up turns either.
             period = 1.0 / (self.rate * parts)

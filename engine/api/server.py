@@ -27,8 +27,7 @@ from engine.api.access import access
 from engine.api.errors import create_app, to_api_error
 from engine.api.page import create_page_api
 from engine.api.protocol import ApiError, ChatRequest, CompletionRequest, GenerationRequest, usage
-from engine.async_llm import AsyncLLM, Prompt
-from engine.config import SamplingParams
+from engine.async_llm import AsyncLLM, Submission
 from engine.output_processor import RequestStream
 from engine.sessions import Sessions
 
@@ -84,7 +83,8 @@ def create_openai_api(sessions: Sessions) -> FastAPI:
     async def completions(body: CompletionRequest, request: Request) -> Response:
         engine = await checked_engine(sessions, request, body)
         params = body.sampling_params(body.max_tokens or DEFAULT_COMPLETION_TOKENS)
-        batch = await submit_all(engine, body.prompts(), [params], body.priority)
+        asked = [Submission(prompt, params, body.priority) for prompt in body.prompts()]
+        batch = await engine.submit_many_async(asked)
         return await respond(request, body, CompletionAnswer(engine, batch, "cmpl"))
 
     @app.post("/chat/completions")
@@ -94,7 +94,7 @@ def create_openai_api(sessions: Sessions) -> FastAPI:
         asked = body.max_completion_tokens or body.max_tokens
         # Without a limit an answer may be as long as the model's context; the engine caps it.
         params = body.sampling_params(asked or engine.config.max_model_len or 1)
-        batch = await submit_all(engine, [messages], [params], body.priority)
+        batch = await engine.submit_many_async([Submission(messages, params, body.priority)])
         return await respond(request, body, ChatAnswer(engine, batch, "chatcmpl"))
 
     return app
@@ -141,21 +141,6 @@ def model_card(engine: AsyncLLM) -> dict[str, Any]:
 
 
 # -- the way of a request -------------------------------------------------------------------------
-
-
-async def submit_all(
-    engine: AsyncLLM, prompts: Sequence[Prompt], params: Sequence[SamplingParams], priority: int
-) -> list[RequestStream]:
-    """Hand all prompts in, or none: one that is refused takes the others back."""
-    streams: list[RequestStream] = []
-    try:
-        for index, prompt in enumerate(prompts):
-            chosen = params[index % len(params)]
-            streams.append(await engine.submit_async(prompt, chosen, "http", priority))
-    except BaseException:
-        abort_streams(engine, streams)
-        raise
-    return streams
 
 
 def abort_streams(engine: AsyncLLM, streams: Sequence[RequestStream]) -> None:

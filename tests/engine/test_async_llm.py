@@ -10,18 +10,20 @@ from functools import partial
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.async_llm import (
     AsyncLLM,
     EngineBusy,
     EngineError,
     RequestRefusedError,
+    Submission,
     model_facts,
 )
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine_thread import EngineThread
 from engine.events import (
-    CanNeverFit,
     ChunkingOff,
     EngineFailed,
     Event,
@@ -32,6 +34,7 @@ from engine.events import (
     PromptTooLong,
     RequestCompleted,
     RequestRefused,
+    RequestSubmitted,
     TokenSampled,
 )
 from engine.model_loader import LoadedModel
@@ -277,12 +280,17 @@ def test_without_chunked_prefill_a_prompt_must_fit_one_step(make: Make) -> None:
     engine.submit("a" * 16)
 
 
-def test_a_pool_too_small_is_named(make: Make) -> None:
-    # Cannot come from the settings as they are resolved; a guard all the same.
-    engine = make()
-    engine.core.config = engine.core.config.model_copy(update={"num_gpu_blocks": 2})
-    refusal = engine.why_refused(20)
-    assert refusal is not None and refusal.reason == CanNeverFit(2, 1)
+@given(st.integers(2, 50), st.integers(1, 128), st.integers(2, 10_000), st.data())
+def test_no_prompt_of_a_legal_length_outgrows_the_pool(
+    blocks: int, size: int, model_len: int, data: st.DataObject
+) -> None:
+    """Why a refusal needs no reason of its own for a pool that is too small."""
+    asked = EngineConfig(num_gpu_blocks=blocks, block_size=size)
+    longest = min(model_len, asked.largest_request())
+    wanted = data.draw(st.none() | st.integers(2, longest)) if longest >= 2 else None
+    config = asked.model_copy(update={"max_model_len": wanted}).resolve(model_len)
+    assert config.max_model_len is not None
+    assert -(-(config.max_model_len - 1) // size) <= blocks - 1
 
 
 def test_max_tokens_beyond_the_model_is_capped(make: Make) -> None:
@@ -306,6 +314,37 @@ def test_more_requests_than_the_engine_holds(make: Make, monkeypatch: pytest.Mon
     engine.submit("b")
     with pytest.raises(EngineBusy):
         engine.submit("c")
+
+
+def test_several_requests_are_handed_in_as_one_or_not_at_all(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.async_llm.MAX_UNFINISHED", 5)
+    engine = make(num_gpu_blocks=5)
+    too_long = [Submission("fits"), Submission("a" * 64), Submission("fits as well")]
+    with pytest.raises(RequestRefusedError, match=r"^request 2 of 3: the prompt has 64 tokens"):
+        engine.submit_many(too_long)
+    assert engine.num_unfinished == 0 and len(events(engine, RequestRefused)) == 1
+    with pytest.raises(ConfigError, match="no tokens"):
+        engine.submit_many([Submission("fits"), Submission("")])
+    first = engine.submit_many([Submission("abc"[:n]) for n in (1, 2, 3)])
+    assert len({stream.request_id for stream in first}) == 3
+    with pytest.raises(EngineBusy, match="at most 5 unfinished requests, and has 3"):
+        engine.submit_many([Submission("x")] * 3)
+    assert engine.num_unfinished == 3
+    engine.submit_many([Submission("x")] * 2)
+    assert len(events(engine, RequestSubmitted)) == 5
+    check_log(engine)
+
+
+def test_a_running_engine_gets_all_requests_before_its_next_step(make: Make) -> None:
+    engine = make(running=True)
+    asked = [Submission("on", SamplingParams(max_tokens=4, ignore_eos=True))] * 5
+    streams = asyncio.run(engine.submit_many_async(asked))
+    for stream in streams:
+        list(stream)
+    assert {event.step for event in events(engine, RequestSubmitted)} == {0}
+    check_log(engine)
 
 
 def test_chat_messages_go_through_the_template(make: Make) -> None:

@@ -217,7 +217,7 @@ def _unbound(document: Document, bindings: Bindings) -> Iterator[Diagnostic]:
     """Tell what is static on a map that is live, and which engine box the map leaves out."""
     if not bindings.live:
         message = "No component of this document has a live counterpart; the map is static."
-        fix = "Nothing, for another system's map; else add it to BINDINGS in views/document/bindings.py."
+        fix = "Nothing, for another system's map; else bind it in views/document/bindings.py."
         yield warning("lint/unbound", "$.components", document.meta.title, message, fix)
         return
     for i, component in enumerate(document.components):

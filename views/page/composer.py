@@ -9,10 +9,11 @@ import streamlit as st
 from engine.async_llm import AsyncLLM, EngineError, RequestRefusedError
 from engine.config import ConfigError
 from views.page import state
-from views.page.drafts import ComposerError, Submission, compose, count
+from views.page.drafts import ComposerError, compose, count
 from views.page.guard import guarded
 from views.page.presets import PRESETS, preset_by_id
 from views.page.settings_form import apply
+from views.page.words import sentence
 
 _IDLE = "Send a prompt, then press Run, or Phase to go through one step piece by piece."
 _NEXT = {
@@ -155,11 +156,12 @@ def _send(llm: AsyncLLM | None) -> None:
         return
     try:
         submissions = compose(state.draft())
-        _check(llm, submissions)
-        for item in submissions:
-            llm.submit(item.prompt, item.params, source="page", priority=item.priority)
-    except (ComposerError, ConfigError, RequestRefusedError, EngineError) as error:
-        state.say("error", _sentence(str(error)))
+        llm.submit_many(submissions)
+    except RequestRefusedError as error:
+        state.say("error", sentence(f"{error}. Shorten it, or change the engine's settings"))
+        return
+    except (ComposerError, ConfigError, EngineError) as error:
+        state.say("error", sentence(str(error)))
         return
     what = "1 request" if len(submissions) == 1 else f"{len(submissions)} requests"
     state.say("sent", f"{what} sent. {_what_to_watch() or _NEXT[llm.mode]}")
@@ -169,21 +171,6 @@ def _what_to_watch() -> str:
     """Return a preset's sentence where what was sent is still the preset's text."""
     preset = preset_by_id(state.chosen_preset() or "")
     return preset.watch if preset and state.draft().text == preset.text else ""
-
-
-def _check(llm: AsyncLLM, submissions: list[Submission]) -> None:
-    """Raise what is wrong with any of them before the first is sent: all go out, or none."""
-    for number, item in enumerate(submissions, start=1):
-        _, token_ids = llm.encode(item.prompt)
-        refusal = llm.why_refused(len(token_ids))
-        if refusal is not None:
-            which = f"request {number} of {len(submissions)}: " if len(submissions) > 1 else ""
-            raise ComposerError(f"{which}{refusal}. Shorten it, or change the engine's settings")
-
-
-def _sentence(text: str) -> str:
-    text = text[:1].upper() + text[1:]
-    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _note(llm: AsyncLLM | None) -> None:

@@ -7,8 +7,9 @@ submissions, or raises `ComposerError`, whose message names the field and the va
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from engine.async_llm import Submission
 from engine.config import ConfigError, SamplingParams
 
 Mode = Literal["prompt", "chat"]
@@ -19,14 +20,6 @@ MAX_AT_ONCE = 64
 
 class ComposerError(ValueError):
     """What cannot be sent as it stands; the message is for the person who typed it."""
-
-
-class Submission(NamedTuple):
-    """One request: its prompt is a text or the messages of a chat."""
-
-    prompt: str | list[dict[str, str]]
-    params: SamplingParams
-    priority: int
 
 
 @dataclass(frozen=True)

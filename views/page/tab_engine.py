@@ -11,6 +11,7 @@ from engine.config import ConfigError
 from engine.sessions import ModelNotReady, ModelStatus, registry
 from views.page import state
 from views.page.guard import guarded
+from views.page.words import sentence
 
 _EVERY_SECONDS = 0.5
 
@@ -70,7 +71,7 @@ def _wait(loading: bool, key: str | None) -> None:
         st.rerun()
     if not over:
         fraction = min(1.0, status.done / status.total) if status.total else 0.0
-        st.progress(fraction, text=f"{_sentence(status.message)} The map can be read meanwhile.")
+        st.progress(fraction, text=f"{sentence(status.message)} The map can be read meanwhile.")
 
 
 def _about_engine(llm: AsyncLLM, key: str | None) -> None:
@@ -78,15 +79,10 @@ def _about_engine(llm: AsyncLLM, key: str | None) -> None:
     if notice:
         st.info(notice)
     if llm.failed is not None:
-        st.error(_sentence(llm.failed))
+        st.error(sentence(llm.failed))
         st.button("Reset the engine", key="gb-reset-failed", on_click=_reset, args=(llm,))
 
 
 @guarded
 def _reset(llm: AsyncLLM) -> None:
     llm.reset()
-
-
-def _sentence(text: str) -> str:
-    text = text[:1].upper() + text[1:]
-    return text if text.endswith((".", "!", "?")) else f"{text}."

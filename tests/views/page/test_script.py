@@ -223,7 +223,7 @@ def test_what_nobody_foresaw_is_said_without_a_traceback(
         raise RuntimeError("secret detail")
 
     page = open_page()
-    monkeypatch.setattr(AsyncLLM, "submit", fail)
+    monkeypatch.setattr(AsyncLLM, "submit_many", fail)
     click(page, "gb-send")
     assert "error of its own" in words(page) and "secret detail" not in words(page)
     monkeypatch.setattr(Sessions, "get", fail)
