@@ -14,7 +14,8 @@ from engine.api.guard import guards
 from engine.api.serve import lifespan_of, serve
 from engine.api.server import routes
 from engine.sessions import registry
-from views.page.server_config import inline_script_hashes, use_project_settings, warn_only
+from views.architecture import DEFAULT_DOCUMENT, load_document
+from views.page.server_config import content_security_policy, use_project_settings, warn_only
 
 ROOT = Path(__file__).resolve().parent
 
@@ -22,14 +23,17 @@ use_project_settings(__file__)
 if __name__ == "__main__":
     warn_only()
 
+sessions = registry()
+sessions.document = load_document(DEFAULT_DOCUMENT).title  # for the headers of all logs
+
 app = st.App(
     ROOT / "views" / "page" / "script.py",
-    lifespan=lifespan_of(registry()),
+    lifespan=lifespan_of(sessions),
     routes=[
-        *routes(registry()),
+        *routes(sessions),
         Mount("/assets", StaticFiles(directory=ROOT / "views" / "assets")),
     ],
-    middleware=guards(inline_script_hashes()),
+    middleware=guards(content_security_policy()),
 )
 
 if __name__ == "__main__":

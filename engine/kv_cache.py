@@ -6,12 +6,11 @@ Counterpart in vLLM 0.26.0: `vllm/v1/kv_cache_interface.py` (the spec) and the a
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple
 
 import torch
 
-from engine.config import ConfigError
+from engine.memory import check_pool, pool_too_large
 from engine.model_loader import LoadedModel
 
 
@@ -57,8 +56,7 @@ class KVCache:
         self.spec = spec
         self.num_blocks = num_blocks
         self.num_bytes = num_blocks * spec.bytes_per_block
-        if device.type == "cpu":
-            self._check_memory()
+        check_pool(spec, num_blocks, device)  # or the system kills us once the pages are touched
         shape = (2, num_blocks, spec.block_size, spec.num_kv_heads, spec.head_dim)
         try:
             # Zeros are pages that the system hands out on first use: an idle pool costs nothing.
@@ -66,16 +64,4 @@ class KVCache:
                 torch.zeros(shape, dtype=spec.dtype, device=device) for _ in range(spec.num_layers)
             )
         except (RuntimeError, MemoryError):  # torch.OutOfMemoryError is a RuntimeError
-            raise self._too_large("more than is free") from None
-
-    def _check_memory(self) -> None:
-        """Refuse what cannot be, instead of being killed once the pages are touched."""
-        physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if self.num_bytes > physical:
-            raise self._too_large(f"more than the {physical / 1e9:.1f} GB of this machine")
-
-    def _too_large(self, why: str) -> ConfigError:
-        return ConfigError(
-            f"num_gpu_blocks {self.num_blocks} needs {self.num_bytes / 1e9:.1f} GB for the KV "
-            f"cache ({self.spec.bytes_per_block:,} bytes a block), {why}; set it lower"
-        )
+            raise pool_too_large(spec, num_blocks, "more than is free", "set it lower") from None

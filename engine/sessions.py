@@ -1,4 +1,4 @@
-"""Who has which engine: one model a process, one engine a session, one for everybody else.
+"""Who has which engine: one engine a session, and one for everybody else.
 
 A session is its key, which cannot be guessed and which the browser's tab keeps. Its engine is made
 on first use, has a small pool of its own, and is put to rest after half an hour without a sign of
@@ -8,20 +8,19 @@ the shared engine. Has no counterpart in vLLM, which serves one engine a process
 
 from __future__ import annotations
 
-import gc
-import logging
 import os
 import secrets
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from engine.async_llm import AsyncLLM, EngineError, MakeRunner, model_facts
-from engine.config import ConfigError, EngineConfig
+from engine.async_llm import AsyncLLM, EngineError, MakeRunner
+from engine.background_model import BackgroundModel, LoadModel, ModelStatus
+from engine.config import EngineConfig
 from engine.engine_thread import EngineThread
-from engine.model_loader.fetch import ModelError, Progress
+from engine.memory import check_pool
 
 if TYPE_CHECKING:
     from engine.model_loader import LoadedModel
@@ -38,27 +37,6 @@ RESTED = (
     "This session was not seen for {minutes} minutes, so its engine was put to rest. "
     "A fresh one has been made with the same settings; the old trace is gone."
 )
-
-log = logging.getLogger("glassbox")
-LoadModel = Callable[[Callable[[Progress], None]], "LoadedModel"]
-
-
-class ModelStatus(NamedTuple):
-    """How far the model is. `stage` is `idle`, a stage of `Progress`, `ready` or `failed`."""
-
-    stage: str
-    done: int
-    total: int
-    unit: str
-    message: str  # what a person should read
-
-
-class ModelNotReady(EngineError):
-    """No engine can be made yet, or ever; the message says how far the model is."""
-
-    def __init__(self, status: ModelStatus):
-        super().__init__(status.message)
-        self.status = status
 
 
 class TooManySessions(EngineError):
@@ -96,67 +74,28 @@ class Sessions:
         )
         self.idle_seconds = idle_seconds
         self.max_engines = max_engines
-        self.model: LoadedModel | None = None
-        self._load = load or load_default
+        self._model = BackgroundModel(load)
         self._clock = clock
         self._make_runner = make_runner
         self._lock = threading.RLock()  # of what follows; the engine thread never waits for it
         self._sessions: dict[str, Session] = {}  # longest unseen first
         self._shared: AsyncLLM | None = None
-        self._status = ModelStatus("idle", 0, 0, "", "the model is not loaded yet")
-        self._loader: threading.Thread | None = None
-        self._loaded = threading.Event()
 
     # -- the model ------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Load the model in the background; the page is there meanwhile."""
-        with self._lock:
-            if self._loader is None:
-                self._loader = threading.Thread(
-                    target=self._load_model, name="model-loader", daemon=True
-                )
-                self._loader.start()
-                self._sweep_later()
+        if self._model.start():
+            self._sweep_later()
 
     def model_status(self) -> ModelStatus:
         """How far the model is."""
-        return self._status
+        return self._model.status
 
     def wait_for_model(self, timeout: float | None = None) -> LoadedModel:
         """The model, once it is loaded; raises `ModelNotReady` if it cannot be, or not in time."""
         self.start()
-        self._loaded.wait(timeout)
-        return self._ready_model()
-
-    def _load_model(self) -> None:
-        try:
-            model = self._load(self._report)
-        except ModelError as error:
-            log.error("the model cannot be loaded: %s", error)
-            self._status = ModelStatus("failed", 0, 0, "", str(error))
-        except Exception as error:
-            log.exception("the model cannot be loaded")
-            what = (
-                f"the model cannot be loaded ({type(error).__name__}); the server's log says more"
-            )
-            self._status = ModelStatus("failed", 0, 0, "", what)
-        else:
-            gc.collect()
-            gc.freeze()  # hundreds of thousands of objects that no collection needs to visit again
-            self.model = model
-            self._status = ModelStatus("ready", 1, 1, "", f"{model.name} is loaded")
-        finally:
-            self._loaded.set()
-
-    def _report(self, progress: Progress) -> None:
-        if progress.stage != "ready":  # ready is when engines can be made of it
-            self._status = ModelStatus(*progress, f"the model is not ready yet: {progress}")
-
-    def _ready_model(self) -> LoadedModel:
-        if self.model is None:
-            raise ModelNotReady(self._status)
-        return self.model
+        return self._model.wait(timeout)
 
     # -- sessions -------------------------------------------------------------------------------
 
@@ -214,9 +153,12 @@ class Sessions:
 
     def check_config(self, config: EngineConfig) -> EngineConfig:
         """`config`, resolved for the model; ConfigError where it, or its pool, is too large."""
-        model = self._ready_model()
+        from engine.kv_cache import KVCacheSpec  # imports torch, which is there with the model
+
+        model = self._model.get()
         resolved = config.resolve(model.max_model_len)
-        check_pool_size(config, model)
+        spec = KVCacheSpec.of(model, config.block_size)
+        check_pool(spec, config.num_gpu_blocks, model.model.device, POOL_SHARE)
         return resolved
 
     def num_engines(self) -> int:
@@ -236,7 +178,7 @@ class Sessions:
     def _make_engine(self, config: EngineConfig, running: bool = False) -> AsyncLLM:
         self.check_config(config)
         return AsyncLLM(
-            self._ready_model(),
+            self._model.get(),
             config,
             self.thread,
             running=running,
@@ -292,43 +234,9 @@ class Sessions:
         self.thread.stop()
 
 
-def load_default(report: Callable[[Progress], None]) -> LoadedModel:
-    """The model that $MODEL names; the import of torch takes seconds and happens only here."""
-    report(Progress("load", 0, 0, ""))
-    from engine.model_loader import load_model
-
-    return load_model(progress=report)
-
-
 def shared_from_environment() -> bool:
     """GLASSBOX_SHARED_ENGINE=0 turns the shared engine off."""
     return os.environ.get("GLASSBOX_SHARED_ENGINE", "1").strip().lower() not in ("0", "false", "no")
-
-
-def check_pool_size(config: EngineConfig, model: LoadedModel) -> None:
-    """Raise ConfigError where the KV cache would take too large a part of the memory."""
-    block_bytes = config.block_size * int(model_facts(model)["kv_bytes_per_token"])
-    wanted = config.num_gpu_blocks * block_bytes
-    limit = memory_bytes(model) // POOL_SHARE
-    if wanted > limit:
-        raise ConfigError(
-            f"num_gpu_blocks: {config.num_gpu_blocks} blocks of {config.block_size} tokens take "
-            f"{wanted / 1e9:.1f} GB, and a session may take {limit / 1e9:.1f} GB; set it to "
-            f"{limit // block_bytes} or less",
-            field="num_gpu_blocks",
-        )
-
-
-def memory_bytes(model: LoadedModel) -> int:
-    """Of the device that the KV cache lies on."""
-    import torch
-
-    if next(model.model.parameters()).device.type == "cuda":
-        return int(torch.cuda.get_device_properties(0).total_memory)
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):  # not on this system
-        return 8 << 30
 
 
 _registry: Sessions | None = None
@@ -342,18 +250,3 @@ def registry() -> Sessions:
         if _registry is None:
             _registry = Sessions()
         return _registry
-
-
-def get(key: str) -> AsyncLLM | None:
-    """The engine of a session of this process; see `Sessions.get`."""
-    return registry().get(key)
-
-
-def shared() -> AsyncLLM | None:
-    """The engine of those who bring no key; see `Sessions.shared`."""
-    return registry().shared()
-
-
-def model_status() -> ModelStatus:
-    """How far the model is."""
-    return registry().model_status()

@@ -21,7 +21,7 @@ from views.document.diagnostics import CODES, Diagnostic, has_errors
 from views.document.drawing import PageDocument, page_document
 from views.document.model import Document
 from views.document.reading import decode, parse, read_file
-from views.document.sources import VerifiedSources, load_sources
+from views.document.sources import VerifiedSources, load_sources, sources_path
 
 __all__ = [
     "CODES",
@@ -32,6 +32,7 @@ __all__ = [
     "LoadResult",
     "PageDocument",
     "bind",
+    "last_changed",
     "load_document",
     "load_page",
     "main",
@@ -54,6 +55,11 @@ class LoadResult:
     def ok(self) -> bool:
         """Say whether there is a document to draw."""
         return self.document is not None
+
+    @property
+    def title(self) -> str:
+        """Return the document's title; nothing where there is no document."""
+        return "" if self.document is None else self.document.meta.title
 
     @property
     def bindings(self) -> Bindings:
@@ -87,6 +93,12 @@ def load_document(source: Path | str | bytes) -> LoadResult:
 def load_page(path: Path = DEFAULT_DOCUMENT) -> PageDocument:
     """Load a file and return it for the browser; raise ValueError where it has errors."""
     return load_document(path).to_page()
+
+
+def last_changed(path: Path = DEFAULT_DOCUMENT) -> tuple[int, ...]:
+    """Return when a document's files were written last; whatever is loaded holds until then."""
+    files = (path, sources_path(path))
+    return tuple(file.stat().st_mtime_ns if file.exists() else 0 for file in files)
 
 
 def _judge(text: str, sources: VerifiedSources, notes: list[Diagnostic]) -> LoadResult:

@@ -1,11 +1,18 @@
-"""Whose engine an HTTP request may reach: the key it brings decides."""
+"""Whose engine an HTTP request may reach: the key it brings decides.
+
+Box `client-req`, its other end. vLLM 0.26.0 has one engine, and one key for all (`--api-key` of
+`vllm/entrypoints/openai/cli_args.py`).
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple
 
-from fastapi import Request
+from fastapi import APIRouter, Request
+from fastapi.routing import APIRoute
+from starlette.responses import Response
 
 from engine.api.protocol import ApiError
 from engine.async_llm import AsyncLLM
@@ -46,6 +53,22 @@ def check_key(sessions: Sessions, key: str) -> str:
     elif not sessions.knows(key):
         raise unauthorized("unknown API key: take the one that the page shows, or none (or EMPTY)")
     return key
+
+
+def keyed_router(sessions: Sessions) -> APIRouter:
+    """A router that looks at the key before the body: strangers are not told how to ask."""
+
+    class KeyedRoute(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            handler = super().get_route_handler()
+
+            async def key_first(request: Request) -> Response:
+                check_key(sessions, bearer_key(request))
+                return await handler(request)
+
+            return key_first
+
+    return APIRouter(route_class=KeyedRoute)
 
 
 def unauthorized(message: str) -> ApiError:

@@ -1,5 +1,6 @@
 """Whatever goes wrong behind the API, in OpenAI's words: a status, a sentence, a field.
 
+Box `client-req`, its other end. vLLM 0.26.0: the exception handlers under `vllm/entrypoints/`.
 No traceback and no exception's own text reaches a client unless it was written for one.
 """
 
@@ -15,11 +16,12 @@ from starlette.responses import JSONResponse, Response
 
 from engine.api.protocol import ApiError
 from engine.async_llm import EngineBusy, EngineError, RequestRefusedError
+from engine.background_model import ModelNotReady
 from engine.config import ConfigError
 from engine.engine_thread import EngineThreadStopped
 from engine.events import PromptTooLong
 from engine.output_processor import RequestLost
-from engine.sessions import ModelNotReady, TooManySessions
+from engine.sessions import TooManySessions
 
 log = logging.getLogger("glassbox")
 

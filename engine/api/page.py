@@ -1,119 +1,46 @@
 """What the page asks of its session's engine, under /api: commands down, the log up.
 
-Server-sent events carry the log. A browser's EventSource cannot send headers, so it brings a
-ticket instead of the key: good for one use within half a minute, so that an address that leaks
-into somebody's log opens nothing.
+The other end of box `client-req`, beside OpenAI's API. No counterpart in vLLM.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import json
-import secrets
-import time
-from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from fastapi import FastAPI, Request
-from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, StrictStr
-from sse_starlette import EventSourceResponse
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.routing import APIRoute
+from starlette.responses import JSONResponse, Response
 
-from engine.api.access import Access, access, bearer_key, check_key, engine_of
-from engine.api.errors import create_app, to_api_error
-from engine.api.protocol import ApiError
-from engine.async_llm import AsyncLLM, EngineStatus, model_facts
-from engine.config import EngineConfig
+from engine.api.access import bearer_key, check_key, engine_of, keyed_router
+from engine.api.commands import command_routes, describe_status
+from engine.api.errors import create_app
+from engine.api.event_stream import Tickets, log_routes
+from engine.api.protocol import NoBody
+from engine.async_llm import model_facts
 from engine.sessions import SHARED_KEY, Sessions
-from engine.trace import Trace, TraceHeader, record_to_json
-
-TICKET_SECONDS = 30.0
-MAX_TICKETS = 10_000
-RECORDS_A_MESSAGE = 1_000
-MESSAGE_GAP = 0.03  # seconds between two messages: some thirty a second are more than one can see
-STATUS_GAP = 0.25  # between two looks at how far the model is
-SIGN_OF_LIFE = 10.0  # how often an open stream counts as a visit
-
-
-class NoBody(BaseModel):
-    """A command that needs no more said."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class RunCommand(BaseModel):
-    """How fast to run; null is as fast as it goes."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    rate: StrictFloat | StrictInt | None = None
-
-
-class AbortCommand(BaseModel):
-    """Which request to take back."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    request: StrictStr
-
-
-class ResetCommand(BaseModel):
-    """With which settings to begin again; null keeps those it has."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    config: dict[str, Any] | None = None
-
-
-class Tickets:
-    """What lets a stream in without a header: one use, and not for long."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic):
-        self._clock = clock
-        self._keys: dict[str, tuple[str, float]] = {}  # ticket -> key, until; oldest first
-
-    def issue(self, key: str) -> str:
-        """A ticket for the session with this key."""
-        self._drop_old()
-        ticket = secrets.token_urlsafe(24)
-        self._keys[ticket] = (key, self._clock() + TICKET_SECONDS)
-        return ticket
-
-    def redeem(self, ticket: str) -> str | None:
-        """The key that the ticket stands for; None for one that is used, old or invented."""
-        self._drop_old()
-        key, _ = self._keys.pop(ticket, (None, 0.0))
-        return key
-
-    def _drop_old(self) -> None:
-        for ticket, (_, until) in tuple(self._keys.items()):
-            if until > self._clock() and len(self._keys) < MAX_TICKETS:
-                return
-            del self._keys[ticket]
 
 
 def create_page_api(sessions: Sessions) -> FastAPI:
     """The application mounted at /api."""
     app = create_app("Glassbox: the page's API")
-    tickets = Tickets()
-    add_session_routes(app, sessions)
-    add_command_routes(app, sessions)
-    add_log_routes(app, sessions, tickets)
+    app.include_router(session_routes(sessions))
+    app.include_router(command_routes(sessions))
+    app.include_router(log_routes(sessions, Tickets()))
     return app
 
 
-# -- sessions -------------------------------------------------------------------------------------
+def session_routes(sessions: Sessions) -> APIRouter:
+    """GET /api/session; POST, which makes one and needs no key."""
+    router = keyed_router(sessions)
 
-
-def add_session_routes(app: FastAPI, sessions: Sessions) -> None:
-    """POST and GET /api/session."""
-
-    @app.post("/session")
     async def create_session(body: NoBody | None = None) -> Response:
         return JSONResponse({"key": sessions.create()})
 
-    @app.get("/session")
+    router.add_api_route(
+        "/session", create_session, methods=["POST"], route_class_override=APIRoute
+    )
+
+    @router.get("/session")
     async def describe_session(request: Request) -> Response:
         key = check_key(sessions, bearer_key(request))
         status = sessions.model_status()
@@ -123,6 +50,7 @@ def add_session_routes(app: FastAPI, sessions: Sessions) -> None:
             "model": None,
             "model_status": status._asdict(),
             "shared": key == SHARED_KEY,
+            "shared_engine": sessions.shared_enabled,  # whether there is one to look at
         }
         if status.stage == "ready":
             engine = await engine_of(sessions, key)
@@ -137,236 +65,4 @@ def add_session_routes(app: FastAPI, sessions: Sessions) -> None:
                 answer["notice"] = notice
         return JSONResponse(answer)
 
-
-# -- commands -------------------------------------------------------------------------------------
-
-
-def add_command_routes(app: FastAPI, sessions: Sessions) -> None:
-    """POST /api/engine/*."""
-
-    async def own_engine(request: Request) -> AsyncLLM:
-        found: Access = await access(sessions, request)
-        if found.key == SHARED_KEY:
-            raise ApiError(
-                "the shared engine belongs to nobody: it runs, and cannot be commanded", 403
-            )
-        return found.engine
-
-    @app.post("/engine/phase")
-    async def run_phase(request: Request, body: NoBody | None = None) -> Response:
-        engine = await own_engine(request)
-        return done(await engine.step_async(whole_step=False))
-
-    @app.post("/engine/step")
-    async def run_step(request: Request, body: NoBody | None = None) -> Response:
-        engine = await own_engine(request)
-        return done(await engine.step_async())
-
-    @app.post("/engine/run")
-    async def run(request: Request, body: RunCommand | None = None) -> Response:
-        engine = await own_engine(request)
-        return done(await engine.run_async(body.rate if body is not None else None))
-
-    @app.post("/engine/pause")
-    async def pause(request: Request, body: NoBody | None = None) -> Response:
-        engine = await own_engine(request)
-        return done(await engine.pause_async())
-
-    @app.post("/engine/abort")
-    async def abort(request: Request, body: AbortCommand) -> Response:
-        engine = await own_engine(request)
-        aborted = await engine.abort_async(body.request)
-        if not aborted:
-            raise ApiError(f"request: {body.request!r:.60} is not under way", 404, param="request")
-        return done(engine.status, aborted=aborted)
-
-    @app.post("/engine/reset")
-    async def reset(request: Request, body: ResetCommand | None = None) -> Response:
-        engine = await own_engine(request)
-        config = None
-        if body is not None and body.config is not None:
-            config = EngineConfig.parse(body.config)
-        return done(await engine.reset_async(config))
-
-    @app.post("/engine/reset_prefix_cache")
-    async def reset_prefix_cache(request: Request, body: NoBody | None = None) -> Response:
-        engine = await own_engine(request)
-        dropped = await engine.reset_prefix_cache_async()
-        return done(engine.status, reset=dropped)
-
-
-def done(status: EngineStatus, **more: Any) -> Response:
-    """The answer to a command: where the engine stands now."""
-    return JSONResponse({"ok": True, **describe_status(status), **more})
-
-
-def describe_status(status: EngineStatus) -> dict[str, Any]:
-    """An engine's status as JSON."""
-    return {**status._asdict(), "next_phase": str(status.next_phase)}
-
-
-# -- the log --------------------------------------------------------------------------------------
-
-
-def add_log_routes(app: FastAPI, sessions: Sessions, tickets: Tickets) -> None:
-    """POST /api/events/ticket, GET /api/events, GET /api/trace."""
-
-    @app.post("/events/ticket")
-    async def ticket(request: Request, body: NoBody | None = None) -> Response:
-        key = check_key(sessions, bearer_key(request))
-        return JSONResponse({"ticket": tickets.issue(key)})
-
-    @app.get("/events")
-    async def events(
-        request: Request, ticket: str | None = None, after: str | None = None
-    ) -> Response:
-        if ticket is not None:
-            redeemed = tickets.redeem(ticket)
-            if redeemed is None:
-                raise ApiError(
-                    "ticket: it was used, or is too old; ask for another one",
-                    401,
-                    param="ticket",
-                    code="invalid_ticket",
-                )
-            key = redeemed
-        elif "authorization" in request.headers:
-            key = bearer_key(request)
-        else:
-            raise ApiError("a ticket, or the key as Authorization, is needed", 401)
-        check_key(sessions, key)
-        cursor = Cursor.parse(request.headers.get("last-event-id") or after or "")
-        return EventSourceResponse(log_messages(sessions, key, cursor), sep="\n")
-
-    @app.get("/trace")
-    async def trace(request: Request) -> Response:
-        engine = (await access(sessions, request)).engine
-        name = f"glassbox-{engine.status.trace_id}.jsonl"
-        return StreamingResponse(
-            lines_with_ends(engine.trace),
-            media_type="application/jsonl",
-            headers={"Content-Disposition": f'attachment; filename="{name}"'},
-        )
-
-
-def lines_with_ends(trace: Trace) -> Any:
-    """A trace file's lines, in pieces that are worth sending."""
-    piece: list[str] = []
-    for line in trace.lines():
-        piece.append(line + "\n")
-        if len(piece) >= RECORDS_A_MESSAGE:
-            yield "".join(piece)
-            piece.clear()
-    yield "".join(piece)
-
-
-class Cursor:
-    """How far a reader is: in which trace, up to which record."""
-
-    def __init__(self, trace_id: str = "", seq: int = -1):
-        self.trace_id = trace_id
-        self.seq = seq
-        self._header: tuple[str, int] | None = None  # that was read last: its trace and base
-
-    @classmethod
-    def parse(cls, text: str) -> Cursor:
-        """`TRACE_ID:SEQ`; "" is before everything. ApiError where it is neither."""
-        if not text:
-            return cls()
-        trace_id, _, seq = text.rpartition(":")
-        if not trace_id or not seq.isascii() or not seq.isdigit() or len(seq) > 15:
-            raise ApiError(f"after: {text!r:.60} is not TRACE_ID:SEQ", param="after")
-        return cls(trace_id, int(seq))
-
-    def read(self, trace: Trace) -> tuple[TraceHeader | None, list[Any]]:
-        """What comes next in `trace`, with the header where the reader lacks it."""
-        if self.trace_id != trace.header.trace_id or self.seq >= trace.next_seq:
-            self.trace_id, self.seq = trace.header.trace_id, -1
-        header, records = trace.after(self.seq, RECORDS_A_MESSAGE)
-        if records:
-            self.seq = records[-1].seq
-        if header is not None:
-            if self._header == (header.trace_id, header.base_seq):  # a log without records yet
-                return None, records
-            self._header = (header.trace_id, header.base_seq)
-        return header, records
-
-    def __str__(self) -> str:
-        return f"{self.trace_id}:{self.seq}"
-
-
-async def log_messages(
-    sessions: Sessions, key: str, cursor: Cursor
-) -> AsyncIterator[dict[str, str]]:
-    """The messages of one event stream: how far the model is, then the log, for ever."""
-    async for message in until_model_is_ready(sessions):
-        yield message
-    try:
-        engine = await engine_of(sessions, key)
-    except Exception as error:
-        yield message_of_error(error)
-        return
-    notice = sessions.notice(key)
-    if notice is not None:
-        yield {"event": "notice", "data": json.dumps({"text": notice})}
-    async for message in follow(engine, cursor, lambda: sessions.touch(key)):
-        yield message
-
-
-async def until_model_is_ready(sessions: Sessions) -> AsyncIterator[dict[str, str]]:
-    """`status` messages while the model is loaded; none where it is there."""
-    sessions.start()
-    told = None
-    while (status := sessions.model_status()).stage != "ready":
-        if status != told:
-            told = status
-            yield {"event": "status", "data": json.dumps(status._asdict())}
-        await asyncio.sleep(STATUS_GAP)
-
-
-async def follow(
-    engine: AsyncLLM, cursor: Cursor, sign_of_life: Callable[[], None]
-) -> AsyncIterator[dict[str, str]]:
-    """`header` and `records` messages, as the engine writes its log."""
-    loop = asyncio.get_running_loop()
-    news = asyncio.Event()
-
-    def wake() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody reads any more
-            loop.call_soon_threadsafe(news.set)
-
-    unsubscribe = engine.subscribe(wake)
-    try:
-        while not engine.closed:
-            news.clear()  # before reading, so that what comes meanwhile is not missed
-            header, records = cursor.read(engine.trace)
-            if header is not None:
-                yield {"event": "header", "data": encode({"kind": "header", **header.model_dump()})}
-            if records:
-                data = encode([record_to_json(record) for record in records])
-                yield {"event": "records", "id": str(cursor), "data": data}
-            await asyncio.sleep(MESSAGE_GAP)
-            if len(records) < RECORDS_A_MESSAGE:
-                await wait_for(news, sign_of_life)
-        yield {"event": "closed", "data": json.dumps({"text": "the engine was put to rest"})}
-    finally:
-        unsubscribe()
-
-
-async def wait_for(news: asyncio.Event, sign_of_life: Callable[[], None]) -> None:
-    """Until there is news; an open stream shows meanwhile that its tab is there."""
-    while True:
-        sign_of_life()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(news.wait(), SIGN_OF_LIFE)
-            return
-
-
-def encode(value: Any) -> str:
-    """JSON without spaces."""
-    return json.dumps(value, separators=(",", ":"))
-
-
-def message_of_error(error: Exception) -> dict[str, str]:
-    """The last message of a stream that cannot go on."""
-    return {"event": "failed", "data": json.dumps(to_api_error(error).body())}
+    return router

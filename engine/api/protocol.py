@@ -1,7 +1,8 @@
-"""What goes over the wire under /v1: OpenAI's requests, responses and errors as far as served.
+"""What goes over the wire: OpenAI's requests, responses and errors as far as served.
 
-vLLM 0.26.0: `vllm/entrypoints/openai/` (protocol modules). A parameter that is not served yet is
-refused with its name, unless its value asks for nothing; so is one that nobody knows.
+Box `client-req`, its other end. vLLM 0.26.0: the `protocol.py` files of `vllm/entrypoints/openai/`.
+A parameter that is not served yet is refused with its name, unless its value asks for nothing; so
+is one that nobody knows.
 """
 
 from __future__ import annotations
@@ -94,6 +95,12 @@ class ApiError(Exception):
                 "code": self.code,
             }
         }
+
+
+class NoBody(BaseModel):
+    """A command that needs no more said."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class StreamOptions(BaseModel):

@@ -1,5 +1,6 @@
 """The process around the application: its life, its address, its last line.
 
+Box `client-req`, its other end. vLLM 0.26.0: `vllm/entrypoints/launcher.py`.
 `python app.py` comes here; under `streamlit run` and `uvicorn` only `lifespan_of` does.
 """
 

@@ -23,7 +23,7 @@ from starlette.background import BackgroundTask
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
-from engine.api.access import access
+from engine.api.access import access, keyed_router
 from engine.api.errors import create_app, to_api_error
 from engine.api.page import create_page_api
 from engine.api.protocol import ApiError, ChatRequest, CompletionRequest, GenerationRequest, usage
@@ -67,19 +67,20 @@ def health_of(sessions: Sessions) -> Any:
 def create_openai_api(sessions: Sessions) -> FastAPI:
     """The application mounted at /v1."""
     app = create_app("Glassbox: OpenAI-compatible API")
+    router = keyed_router(sessions)
 
-    @app.get("/models")
+    @router.get("/models")
     async def list_models(request: Request) -> Response:
         engine = (await access(sessions, request)).engine
         return JSONResponse({"object": "list", "data": [model_card(engine)]})
 
-    @app.get("/models/{name:path}")
+    @router.get("/models/{name:path}")
     async def get_model(name: str, request: Request) -> Response:
         engine = (await access(sessions, request)).engine
         check_model(name, engine)
         return JSONResponse(model_card(engine))
 
-    @app.post("/completions")
+    @router.post("/completions")
     async def completions(body: CompletionRequest, request: Request) -> Response:
         engine = await checked_engine(sessions, request, body)
         params = body.sampling_params(body.max_tokens or DEFAULT_COMPLETION_TOKENS)
@@ -87,7 +88,7 @@ def create_openai_api(sessions: Sessions) -> FastAPI:
         batch = await engine.submit_many_async(asked)
         return await respond(request, body, CompletionAnswer(engine, batch, "cmpl"))
 
-    @app.post("/chat/completions")
+    @router.post("/chat/completions")
     async def chat(body: ChatRequest, request: Request) -> Response:
         engine = await checked_engine(sessions, request, body)
         messages = [message.plain() for message in body.messages]
@@ -97,6 +98,7 @@ def create_openai_api(sessions: Sessions) -> FastAPI:
         batch = await engine.submit_many_async([Submission(messages, params, body.priority)])
         return await respond(request, body, ChatAnswer(engine, batch, "chatcmpl"))
 
+    app.include_router(router)
     return app
 
 

@@ -3,8 +3,8 @@
 SmolLM2-135M-Instruct (Apache-2.0) travels inside a Python package, so a machine that can install
 the requirements can also get the model. Nothing appears under its final name before it is complete:
 a killed download or conversion leaves only files that the next start removes. A completed download
-is kept until its conversion has succeeded. Counterpart in vLLM: vllm/model_executor/model_loader/
-weight_utils.py (download_weights_from_hf with its file lock).
+is kept until its conversion has succeeded. No box of the map. vLLM 0.26.0:
+`vllm/model_executor/model_loader/weight_utils.py` (`download_weights_from_hf`, with a file lock).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which kind of name it is, and what Transformers makes of it; what cannot run here is refused.
 
-No box of the map. vLLM 0.26.0: `vllm/model_executor/model_loader/default_loader.py`.
+No box of the map. vLLM 0.26.0: `vllm/model_executor/model_loader/`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """A tiny Llama with random but fixed weights: for tests and demos where the text does not matter.
 
+No box of the map. vLLM 0.26.0 has random weights for any architecture (`--load-format dummy`:
+`vllm/model_executor/model_loader/dummy_loader.py`); here they are fixed, so that tests can compare.
 It loads in milliseconds as `MODEL=tiny-random` and is wired like the default model (grouped
 queries, rotary embedding, tied embedding), so everything but the text it writes is real.
 """

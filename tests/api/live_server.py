@@ -20,6 +20,7 @@ from engine.api.serve import lifespan_of
 from engine.api.server import routes
 from engine.async_llm import AsyncLLM
 from engine.sessions import Sessions
+from views.page.server_config import content_security_policy
 
 
 @dataclass
@@ -46,7 +47,11 @@ class Server:
 @contextlib.contextmanager
 def serving(sessions: Sessions) -> Iterator[Server]:
     """The API's own routes under uvicorn, in a thread."""
-    app = Starlette(routes=routes(sessions), middleware=guards(), lifespan=lifespan_of(sessions))
+    app = Starlette(
+        routes=routes(sessions),
+        middleware=guards(content_security_policy()),
+        lifespan=lifespan_of(sessions),
+    )
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="info", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

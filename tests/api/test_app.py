@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from tests.api.live_server import Events
+from views.architecture import DEFAULT_DOCUMENT, load_document
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -100,7 +101,10 @@ def test_python_app_serves_from_anywhere_and_ends_with_open_streams(
         client.headers["Authorization"] = f"Bearer {key}"
         # An event stream, and an answer that a paused engine will never give.
         with client.stream("GET", "/api/events") as answer:
-            assert Events(answer).next()[0] == "header"
+            event, _, header = Events(answer).next()
+            assert event == "header"
+            # Nobody has opened the page, and the log knows all the same which map is its own.
+            assert header["document"] == load_document(DEFAULT_DOCUMENT).title != ""
             waiting = threading.Thread(target=post_and_wait, args=(url, key))
             waiting.start()
             time.sleep(0.3)

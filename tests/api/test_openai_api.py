@@ -158,10 +158,13 @@ def test_without_the_shared_engine_a_key_is_needed() -> None:
         sessions.wait_for_model(60)
         with server.client() as client:
             assert client.get("/v1/models").status_code == 401
-            assert client.post("/api/events/ticket", headers=bearer("EMPTY")).status_code == 401
+            refused = client.post("/api/events/ticket", headers=bearer("EMPTY"))
+            assert refused.status_code == 401
+            assert "shared engine is turned off" in error_of(refused)["message"]
         key, _ = server.session()
         with server.client(key) as client:
             assert client.get("/v1/models").status_code == 200
+            assert client.get("/api/session").json()["shared_engine"] is False
 
 
 def bearer(key: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.api.page import TICKET_SECONDS, Tickets
+from engine.api.event_stream import TICKET_SECONDS, Tickets
 from engine.trace import Trace, fold
 from tests.api.live_server import Events, Server, eventually
 
@@ -98,7 +98,8 @@ def test_the_shared_engine_takes_no_commands(server: Server) -> None:
         for name in ("phase", "step", "run", "pause", "reset", "reset_prefix_cache"):
             assert client.post(f"/api/engine/{name}").status_code == 403
         assert client.post("/api/engine/abort", json={"request": "r0"}).status_code == 403
-        assert client.get("/api/session").json()["shared"] is True
+        described = client.get("/api/session").json()
+        assert described["shared"] is True and described["shared_engine"] is True
 
 
 def test_unknown_keys_open_nothing(server: Server) -> None:
@@ -251,3 +252,17 @@ def test_every_answer_has_the_security_headers(server: Server) -> None:
             assert "script-src 'self' blob:" in headers["content-security-policy"]
             assert headers["x-content-type-options"] == "nosniff"
             assert headers["referrer-policy"] == "no-referrer"
+
+
+@pytest.mark.parametrize("path", ["/api/engine/reset", "/v1/completions", "/v1/chat/completions"])
+@pytest.mark.parametrize("body", [b"{", b'{"speed": 1}'])
+def test_who_may_not_ask_is_not_told_how(server: Server, path: str, body: bytes) -> None:
+    with server.client("gb-invented") as client:
+        answer = client.post(path, content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 401
+    assert answer.json()["error"]["code"] == "invalid_api_key"
+    assert answer.headers["www-authenticate"] == "Bearer"
+    with server.client() as client:
+        answer = client.post(path, content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code == 400
+        assert client.post("/api/session").status_code == 200

@@ -22,6 +22,7 @@ from engine.api.serve import lifespan_of
 from engine.api.server import routes
 from engine.sessions import Sessions
 from views.architecture import load_document, load_page
+from views.page.server_config import content_security_policy
 
 HERE = Path(__file__).parent
 ASSETS = HERE.parent.parent / "views" / "assets"
@@ -63,7 +64,7 @@ def stage_server(sessions: Sessions) -> Iterator[StageServer]:
             Mount("/assets", StaticFiles(directory=ASSETS)),
             Mount("/harness", StaticFiles(directory=HERE)),
         ],
-        middleware=guards(),
+        middleware=guards(content_security_policy()),
         lifespan=lifespan_of(sessions),
     )
     listener = socket.create_server(("127.0.0.1", 0))

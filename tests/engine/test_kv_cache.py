@@ -39,8 +39,13 @@ def test_the_pool_is_its_spec_and_nothing_more() -> None:
     assert cache.num_bytes == 10 * spec.bytes_per_block
 
 
-def test_a_pool_larger_than_the_machine_is_refused(tiny_model: LoadedModel) -> None:
+def test_a_pool_larger_than_the_machine_is_refused(
+    tiny_model: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = KVCacheSpec.of(tiny_model, 128)._replace(head_dim=1 << 20)
-    with pytest.raises(ConfigError, match=r"num_gpu_blocks 65536 needs .* GB .* set it lower") as e:
+    monkeypatch.setattr("engine.memory.memory_bytes", lambda device: 7 * spec.bytes_per_block)
+    with pytest.raises(
+        ConfigError, match=r"num_gpu_blocks 65536 needs .* GB .* set it to 7 or less"
+    ) as e:
         KVCache(spec, 65_536, CPU)
     assert e.value.field == "num_gpu_blocks"

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from engine import sessions as sessions_module
+from engine import memory
 from engine.async_llm import EngineError
+from engine.background_model import ModelNotReady
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.model_loader import LoadedModel
 from engine.model_loader.fetch import ModelError, Progress
 from engine.output_processor import RequestLost
-from engine.sessions import IDLE_SECONDS, ModelNotReady, Sessions, TooManySessions, registry
+from engine.sessions import IDLE_SECONDS, Sessions, TooManySessions, registry
 
 
 class Clock:
@@ -137,7 +138,7 @@ def test_where_all_engines_are_in_use_the_longest_unseen_one_makes_room(
 def test_a_pool_that_takes_the_memory_is_refused(
     sessions: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions_module, "memory_bytes", lambda model: 4 * 100 * 16 * 1024)
+    monkeypatch.setattr(memory, "memory_bytes", lambda device: 4 * 100 * 16 * 1024)
     engine = sessions.get(sessions.create())
     assert engine is not None
     engine.reset(EngineConfig(num_gpu_blocks=100))
@@ -191,5 +192,5 @@ def test_a_model_that_cannot_be_loaded_says_why(error: Exception, message: str) 
 
 def test_there_is_one_registry() -> None:
     assert registry() is registry()
-    assert sessions_module.get("gb-invented") is None
-    assert sessions_module.model_status().stage == "idle"
+    assert registry().get("gb-invented") is None
+    assert registry().model_status().stage == "idle"

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from engine.model_loader import LoadedModel, _describe
+from engine.model_loader import LoadedModel
+from engine.model_loader.loader import _describe
 from engine.model_loader.tiny import byte_tokenizer
 
 VOCAB = 259

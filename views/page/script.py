@@ -11,8 +11,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from engine.sessions import registry
-from views.architecture import DEFAULT_DOCUMENT, LoadResult, load_document
+from views.architecture import DEFAULT_DOCUMENT, LoadResult, last_changed, load_document
 from views.page import state
 from views.page.composer import composer
 from views.page.guard import FAILED
@@ -27,22 +26,21 @@ def main() -> None:
     """Draw the page from top to bottom."""
     st.set_page_config(page_title="Glassbox", page_icon="🔎", layout="wide")
     st.html(_CSS)
-    result = _document(DEFAULT_DOCUMENT.stat().st_mtime_ns if DEFAULT_DOCUMENT.exists() else 0)
+    result = _document(last_changed(DEFAULT_DOCUMENT))
     key = state.session_key()
     found = find_engine(key)
     header(result, found.llm, key)
     if result.document is None:
         _no_document(result)
         return
-    registry().document = result.document.meta.title
     composer(found.llm)
     model_status(found, key)
     workspace(result.to_page())
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)
-def _document(mtime_ns: int) -> LoadResult:
-    """Load the document again whenever its file has changed."""
+def _document(changed: tuple[int, ...]) -> LoadResult:
+    """Load the document again whenever it or its sources have changed."""
     return load_document(DEFAULT_DOCUMENT)
 
 

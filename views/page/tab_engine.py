@@ -7,8 +7,9 @@ from typing import NamedTuple
 import streamlit as st
 
 from engine.async_llm import AsyncLLM, EngineError
+from engine.background_model import ModelNotReady, ModelStatus
 from engine.config import ConfigError
-from engine.sessions import ModelNotReady, ModelStatus, registry
+from engine.sessions import registry
 from views.page import state
 from views.page.guard import guarded
 from views.page.words import sentence

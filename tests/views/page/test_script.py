@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from engine import sessions
 from engine.async_llm import AsyncLLM
+from engine.background_model import ModelNotReady
 from engine.config import EngineConfig
 from engine.model_loader import LoadedModel, load_model
 from engine.model_loader.fetch import ModelError, Progress
@@ -195,7 +196,7 @@ def test_a_model_that_cannot_be_loaded_is_explained(monkeypatch: pytest.MonkeyPa
         raise ModelError("there is no model at /nowhere: name a model folder or a GGUF file")
 
     server = Server(monkeypatch, load)
-    with pytest.raises(sessions.ModelNotReady):
+    with pytest.raises(ModelNotReady):
         server.sessions.wait_for_model(10)
     page = open_page()
     assert "there is no model at /nowhere" in page.error[0].value

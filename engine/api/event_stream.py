@@ -1,0 +1,229 @@
+"""The log on its way to the page: tickets, server-sent events, and the trace as a file.
+
+The way back of connection `engine-to-client`. A browser's EventSource cannot send headers, so it
+brings a ticket instead of the key: good for one use within half a minute, so that an address that
+leaks into somebody's log opens nothing. No counterpart in vLLM, which keeps no log of its steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.routing import APIRoute
+from sse_starlette import EventSourceResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from engine.api.access import access, bearer_key, check_key, engine_of, keyed_router
+from engine.api.errors import to_api_error
+from engine.api.protocol import ApiError, NoBody
+from engine.async_llm import AsyncLLM
+from engine.sessions import Sessions
+from engine.trace import Trace, TraceHeader, record_to_json
+
+TICKET_SECONDS = 30.0
+MAX_TICKETS = 10_000
+RECORDS_A_MESSAGE = 1_000
+MESSAGE_GAP = 0.03  # seconds between two messages: some thirty a second are more than one can see
+STATUS_GAP = 0.25  # between two looks at how far the model is
+SIGN_OF_LIFE = 10.0  # how often an open stream counts as a visit
+
+
+class Tickets:
+    """What lets a stream in without a header: one use, and not for long."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._keys: dict[str, tuple[str, float]] = {}  # ticket -> key, until; oldest first
+
+    def issue(self, key: str) -> str:
+        """A ticket for the session with this key."""
+        self._drop_old()
+        ticket = secrets.token_urlsafe(24)
+        self._keys[ticket] = (key, self._clock() + TICKET_SECONDS)
+        return ticket
+
+    def redeem(self, ticket: str) -> str | None:
+        """The key that the ticket stands for; None for one that is used, old or invented."""
+        self._drop_old()
+        key, _ = self._keys.pop(ticket, (None, 0.0))
+        return key
+
+    def _drop_old(self) -> None:
+        for ticket, (_, until) in tuple(self._keys.items()):
+            if until > self._clock() and len(self._keys) < MAX_TICKETS:
+                return
+            del self._keys[ticket]
+
+
+def log_routes(sessions: Sessions, tickets: Tickets) -> APIRouter:
+    """POST /api/events/ticket, GET /api/trace; GET /api/events, which a ticket opens as well."""
+    router = keyed_router(sessions)
+
+    @router.post("/events/ticket")
+    async def ticket(request: Request, body: NoBody | None = None) -> Response:
+        key = check_key(sessions, bearer_key(request))
+        return JSONResponse({"ticket": tickets.issue(key)})
+
+    async def events(
+        request: Request, ticket: str | None = None, after: str | None = None
+    ) -> Response:
+        if ticket is not None:
+            redeemed = tickets.redeem(ticket)
+            if redeemed is None:
+                raise ApiError(
+                    "ticket: it was used, or is too old; ask for another one",
+                    401,
+                    param="ticket",
+                    code="invalid_ticket",
+                )
+            key = redeemed
+        elif "authorization" in request.headers:
+            key = bearer_key(request)
+        else:
+            raise ApiError("a ticket, or the key as Authorization, is needed", 401)
+        check_key(sessions, key)
+        cursor = Cursor.parse(request.headers.get("last-event-id") or after or "")
+        return EventSourceResponse(log_messages(sessions, key, cursor), sep="\n")
+
+    @router.get("/trace")
+    async def trace(request: Request) -> Response:
+        engine = (await access(sessions, request)).engine
+        name = f"glassbox-{engine.status.trace_id}.jsonl"
+        return StreamingResponse(
+            lines_with_ends(engine.trace),
+            media_type="application/jsonl",
+            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        )
+
+    router.add_api_route("/events", events, methods=["GET"], route_class_override=APIRoute)
+    return router
+
+
+def lines_with_ends(trace: Trace) -> Any:
+    """A trace file's lines, in pieces that are worth sending."""
+    piece: list[str] = []
+    for line in trace.lines():
+        piece.append(line + "\n")
+        if len(piece) >= RECORDS_A_MESSAGE:
+            yield "".join(piece)
+            piece.clear()
+    yield "".join(piece)
+
+
+class Cursor:
+    """How far a reader is: in which trace, up to which record."""
+
+    def __init__(self, trace_id: str = "", seq: int = -1):
+        self.trace_id = trace_id
+        self.seq = seq
+        self._header: tuple[str, int] | None = None  # that was read last: its trace and base
+
+    @classmethod
+    def parse(cls, text: str) -> Cursor:
+        """`TRACE_ID:SEQ`; "" is before everything. ApiError where it is neither."""
+        if not text:
+            return cls()
+        trace_id, _, seq = text.rpartition(":")
+        if not trace_id or not seq.isascii() or not seq.isdigit() or len(seq) > 15:
+            raise ApiError(f"after: {text!r:.60} is not TRACE_ID:SEQ", param="after")
+        return cls(trace_id, int(seq))
+
+    def read(self, trace: Trace) -> tuple[TraceHeader | None, list[Any]]:
+        """What comes next in `trace`, with the header where the reader lacks it."""
+        if self.trace_id != trace.header.trace_id or self.seq >= trace.next_seq:
+            self.trace_id, self.seq = trace.header.trace_id, -1
+        header, records = trace.after(self.seq, RECORDS_A_MESSAGE)
+        if records:
+            self.seq = records[-1].seq
+        if header is not None:
+            if self._header == (header.trace_id, header.base_seq):  # a log without records yet
+                return None, records
+            self._header = (header.trace_id, header.base_seq)
+        return header, records
+
+    def __str__(self) -> str:
+        return f"{self.trace_id}:{self.seq}"
+
+
+async def log_messages(
+    sessions: Sessions, key: str, cursor: Cursor
+) -> AsyncIterator[dict[str, str]]:
+    """The messages of one event stream: how far the model is, then the log, for ever."""
+    async for message in until_model_is_ready(sessions):
+        yield message
+    try:
+        engine = await engine_of(sessions, key)
+    except Exception as error:
+        yield message_of_error(error)
+        return
+    notice = sessions.notice(key)
+    if notice is not None:
+        yield {"event": "notice", "data": json.dumps({"text": notice})}
+    async for message in follow(engine, cursor, lambda: sessions.touch(key)):
+        yield message
+
+
+async def until_model_is_ready(sessions: Sessions) -> AsyncIterator[dict[str, str]]:
+    """`status` messages while the model is loaded; none where it is there."""
+    sessions.start()
+    told = None
+    while (status := sessions.model_status()).stage != "ready":
+        if status != told:
+            told = status
+            yield {"event": "status", "data": json.dumps(status._asdict())}
+        await asyncio.sleep(STATUS_GAP)
+
+
+async def follow(
+    engine: AsyncLLM, cursor: Cursor, sign_of_life: Callable[[], None]
+) -> AsyncIterator[dict[str, str]]:
+    """`header` and `records` messages, as the engine writes its log."""
+    loop = asyncio.get_running_loop()
+    news = asyncio.Event()
+
+    def wake() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody reads any more
+            loop.call_soon_threadsafe(news.set)
+
+    unsubscribe = engine.subscribe(wake)
+    try:
+        while not engine.closed:
+            news.clear()  # before reading, so that what comes meanwhile is not missed
+            header, records = cursor.read(engine.trace)
+            if header is not None:
+                yield {"event": "header", "data": encode({"kind": "header", **header.model_dump()})}
+            if records:
+                data = encode([record_to_json(record) for record in records])
+                yield {"event": "records", "id": str(cursor), "data": data}
+            await asyncio.sleep(MESSAGE_GAP)
+            if len(records) < RECORDS_A_MESSAGE:
+                await wait_for(news, sign_of_life)
+        yield {"event": "closed", "data": json.dumps({"text": "the engine was put to rest"})}
+    finally:
+        unsubscribe()
+
+
+async def wait_for(news: asyncio.Event, sign_of_life: Callable[[], None]) -> None:
+    """Until there is news; an open stream shows meanwhile that its tab is there."""
+    while True:
+        sign_of_life()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(news.wait(), SIGN_OF_LIFE)
+            return
+
+
+def encode(value: Any) -> str:
+    """JSON without spaces."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def message_of_error(error: Exception) -> dict[str, str]:
+    """The last message of a stream that cannot go on."""
+    return {"event": "failed", "data": json.dumps(to_api_error(error).body())}
