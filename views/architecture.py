@@ -70,7 +70,7 @@ class LoadResult:
         """Return the document for the browser; raise ValueError where there is none."""
         if self.document is None:
             raise ValueError("; ".join(str(item) for item in self.diagnostics))
-        return page_document(self.document, self.bindings, self.sources, self.diagnostics)
+        return page_document(self.document, self.bindings, self.sources)
 
 
 def load_document(source: Path | str | bytes) -> LoadResult:

@@ -7,13 +7,11 @@ All positions are in the units of `view_box`; `label_at` is the middle of a labe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from views.document import graph as graphs
 from views.document import labels, layout, routing
 from views.document.bindings import Bindings, code_of
-from views.document.diagnostics import Diagnostic
 from views.document.geometry import Box, Point, around, centred
 from views.document.model import Component, Document
 from views.document.sources import VerifiedSources, pinned_url
@@ -30,7 +28,7 @@ class PageCode(TypedDict):
 
 
 class PageVerifiedSource(TypedDict):
-    """A symbol of vLLM that was looked up at a release."""
+    """A symbol of vLLM that was looked up at a release; a whole file goes by its name."""
 
     path: str
     symbol: str
@@ -79,7 +77,6 @@ class PageBoundary(TypedDict):
     y: float
     w: float
     h: float
-    wraps: list[str]
 
 
 # "from" is a word of Python, so this one cannot be written as a class.
@@ -95,7 +92,6 @@ PageConnection = TypedDict(
         "points": list[list[float]],
         "label_at": list[float] | None,
         "label_size": list[float] | None,
-        "returns": bool,
         "live": str | None,
     },
 )
@@ -118,11 +114,23 @@ class PageCard(TypedDict):
     items: list[str]
 
 
-class PageDocument(TypedDict):
-    """The whole map. `live` is False for a document that the engine lights nothing of."""
+class PageMeta(TypedDict):
+    """What the map is called."""
 
-    meta: dict[str, Any]
+    title: str
+    subtitle: str
+
+
+class PageDocument(TypedDict):
+    """The whole map. `live` is False for a document that the engine lights nothing of.
+
+    `release` is the release of vLLM in which the verified sources were looked up, "" without any;
+    `request_path` are the boxes in the order in which a request reaches them.
+    """
+
+    meta: PageMeta
     live: bool
+    release: str
     view_box: list[float]
     components: list[PageComponent]
     boundaries: list[PageBoundary]
@@ -130,24 +138,18 @@ class PageDocument(TypedDict):
     views: list[PageView]
     cards: list[PageCard]
     request_path: list[str]
-    diagnostics: list[dict[str, str]]
 
 
-def page_document(
-    document: Document,
-    bindings: Bindings,
-    sources: VerifiedSources,
-    diagnostics: Iterable[Diagnostic] = (),
-) -> PageDocument:
+def page_document(document: Document, bindings: Bindings, sources: VerifiedSources) -> PageDocument:
     """Return a legal document as the page draws it; see `PageDocument`."""
     boxes = layout.place(document)
     frames = layout.frames(document, boxes)
     graph = graphs.build(document)
-    connections = _connections(document, bindings, boxes, graph)
-    meta = document.meta.model_dump(mode="json", by_alias=True, exclude={"views"})
+    connections = _connections(document, bindings, boxes)
     return PageDocument(
-        meta=meta,
+        meta=PageMeta(title=document.meta.title, subtitle=document.meta.subtitle or ""),
         live=bindings.live,
+        release=sources.release,
         view_box=_view_box(document, [*boxes.values(), *frames], connections),
         components=_components(document, bindings, sources, boxes, graph),
         boundaries=_boundaries(document, frames),
@@ -158,7 +160,6 @@ def page_document(
         ],
         cards=[PageCard(dot=c.dot, title=c.title, items=list(c.items)) for c in document.cards],
         request_path=graphs.request_path(graph),
-        diagnostics=[item.as_dict() for item in diagnostics],
     )
 
 
@@ -199,7 +200,7 @@ def _verified(live: str | None, sources: VerifiedSources) -> list[PageVerifiedSo
     return [
         PageVerifiedSource(
             path=source.path,
-            symbol=source.symbol,
+            symbol=source.name,
             first=source.first,
             last=source.last,
             url=sources.url(source),
@@ -231,18 +232,16 @@ def _boundaries(document: Document, frames: list[Box]) -> list[PageBoundary]:
             y=frame.y,
             w=frame.w,
             h=frame.h,
-            wraps=list(boundary.wraps),
         )
         for boundary, frame in zip(document.boundaries, frames, strict=True)
     ]
 
 
 def _connections(
-    document: Document, bindings: Bindings, boxes: dict[str, Box], graph: graphs.Graph
+    document: Document, bindings: Bindings, boxes: dict[str, Box]
 ) -> list[PageConnection]:
     lines = routing.route(document, boxes)
     spots = labels.place(document, boxes, lines)
-    onward = graphs.forward(graph)
     result: list[PageConnection] = []
     for number, own in enumerate(document.connection_ids()):
         edge, spot = document.connections[number], spots[number]
@@ -257,7 +256,6 @@ def _connections(
                 "points": [_rounded(point) for point in lines[number]],
                 "label_at": None if spot is None else _rounded(spot),
                 "label_size": None if spot is None else list(labels.size(edge.label or "")),
-                "returns": not onward.has_edge(edge.source, edge.target),
                 "live": bindings.connections.get(own),
             }
         )

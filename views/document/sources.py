@@ -23,12 +23,17 @@ class _Model(BaseModel):
 
 
 class VerifiedSource(_Model):
-    """One symbol and the lines on which it stands."""
+    """The lines on which a symbol stands, or lines of a file that are more than one."""
 
     path: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./-]*\z")]
-    symbol: Annotated[str, Field(min_length=1)]
+    symbol: Annotated[str, Field(min_length=1)] | None = None
     first: Annotated[int, Field(ge=1)]
     last: Annotated[int, Field(ge=1)]
+
+    @property
+    def name(self) -> str:
+        """Return what the lines are called: their symbol, else their file."""
+        return self.symbol or self.path.rsplit("/", 1)[-1]
 
     @model_validator(mode="after")
     def _in_order(self) -> VerifiedSource:
@@ -45,6 +50,11 @@ class VerifiedSources(_Model):
     )
     tag: Annotated[str, Field(pattern=r"^[\w.-]+\z")] = "v0.26.0"
     components: dict[str, list[VerifiedSource]] = Field(default_factory=dict)
+
+    @property
+    def release(self) -> str:
+        """Return the number of the release; "" where nothing was looked up in it."""
+        return self.tag.removeprefix("v") if self.components else ""
 
     def of(self, component: str) -> list[VerifiedSource]:
         """Return the sources of a component; there may be none."""

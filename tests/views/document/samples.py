@@ -10,6 +10,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[3]
 OURS = ROOT / "architecture.json"
 SEED = ROOT / "tests" / "documents" / "seed.architecture.json"
+FOREIGN = sorted(
+    set(SEED.parent.glob("*.json")) - {SEED}
+)  # other systems' maps, made for the tests
 OTHERS = ROOT.parent / "shared" / "documents"
 
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.views.document.samples import OTHERS, OURS, SEED, sample, text_of, with_value
+from tests.views.document.samples import FOREIGN, OTHERS, OURS, SEED, sample, text_of, with_value
 from views.architecture import load_document, load_page
 from views.document.drawing import PageDocument
 from views.document.geometry import Box, BoxIndex, LineIndex, centred, segments
 from views.document.sources import VerifiedSources, load_sources, sources_path
 
-DOCUMENTS = [OURS, SEED, *sorted(OTHERS.glob("*.json"))]
+DOCUMENTS = [OURS, SEED, *FOREIGN, *sorted(OTHERS.glob("*.json"))]
 
 
 def page_of(document: dict[str, Any]) -> PageDocument:
@@ -255,6 +255,8 @@ def test_sources_are_told_apart() -> None:
     assert pinned[0]["url"] == (
         f"https://github.com/vllm-project/vllm/blob/{revision}/vllm/v1/engine/async_llm.py#L50-L120"
     )
+    assert page["release"] == "0.26.0"
+    assert boxes["paged-attn"]["verified_sources"][-1]["symbol"] == "cpu_attn.py"
     without = [name for name, box in boxes.items() if not box["verified_sources"]]
     assert without == ["client-req"]
     assert all(box["code"] for box in boxes.values())

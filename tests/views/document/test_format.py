@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.views.document.samples import OTHERS, OURS, SEED, sample, text_of, with_value
+from tests.views.document.samples import FOREIGN, OTHERS, OURS, SEED, sample, text_of, with_value
 from views.architecture import load_document
 from views.document.diagnostics import has_errors, json_path
 from views.document.model import Document
@@ -26,19 +26,56 @@ def test_our_documents_load_unchanged(path: Path) -> None:
     assert dumped(result.document) == json.loads(path.read_text("utf-8"))
 
 
+def assert_loads_unchanged_and_is_static(path: Path) -> None:
+    result = load_document(path)
+    assert result.document is not None, path
+    assert not has_errors(result.diagnostics)
+    assert dumped(result.document) == json.loads(path.read_text("utf-8"))
+    page = result.to_page()
+    assert not page["live"] and page["release"] == ""
+    assert all(c["live"] is None and c["code"] == [] for c in page["components"])
+    assert all(edge["live"] is None for edge in page["connections"])
+
+
+@pytest.mark.parametrize("path", FOREIGN, ids=lambda path: path.name)
+def test_maps_of_other_systems_load_unchanged_and_are_static(path: Path) -> None:
+    assert_loads_unchanged_and_is_static(path)
+
+
 @pytest.mark.skipif(not OTHERS.is_dir(), reason="the documents of others are not here")
 def test_documents_of_others_load_unchanged_and_are_static() -> None:
     paths = sorted(OTHERS.glob("*.json"))
     assert paths
     for path in paths:
-        result = load_document(path)
-        assert result.document is not None, path
-        assert not has_errors(result.diagnostics)
-        assert dumped(result.document) == json.loads(path.read_text("utf-8"))
-        page = result.to_page()
-        assert not page["live"]
-        assert all(c["live"] is None and c["code"] == [] for c in page["components"])
-        assert all(edge["live"] is None for edge in page["connections"])
+        assert_loads_unchanged_and_is_static(path)
+
+
+@pytest.mark.skipif(not OTHERS.is_dir(), reason="the documents of others are not here")
+def test_our_maps_of_other_systems_use_all_that_those_of_others_use() -> None:
+    theirs = [json.loads(path.read_text("utf-8")) for path in OTHERS.glob("*.json")]
+    ours = [json.loads(path.read_text("utf-8")) for path in FOREIGN]
+    assert features(theirs) <= features(ours)
+
+
+def features(documents: list[Any]) -> set[str]:
+    """Return the fields that the documents use, and the values of those that are a choice."""
+    choices = {"type", "kind", "variant", "route", "fromSide", "toSide", "dot", "mode"}
+    choices |= {"visual_preset", "animation", "quality_profile", "engineering_profile"}
+    found: set[str] = set()
+
+    def walk(place: str, value: Any) -> None:
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                found.add(f"{place}.{name}={inner}" if name in choices else f"{place}.{name}")
+                walk(f"{place}.{name}", inner)
+        elif isinstance(value, list):
+            for inner in value:
+                walk(place, inner)
+
+    for document in documents:
+        walk("$", document)
+        found |= {"no id" for edge in document["connections"] if "id" not in edge}
+    return found
 
 
 def test_every_field_of_the_format_is_known() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,32 @@ def test_a_broken_document_is_shown_with_what_to_mend(
     page = open_page()
     said = "\n".join(str(item.value) for item in page.error)
     assert "$.meta.title" in said and "To mend it" in said
+
+
+def test_an_edited_document_and_edited_sources_are_seen(
+    server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from views import architecture
+
+    document, sources = tmp_path / "architecture.json", tmp_path / "architecture.sources.json"
+    document.write_text(architecture.DEFAULT_DOCUMENT.read_text("utf-8"))
+    loaded = []
+
+    def load(path: Path) -> architecture.LoadResult:
+        loaded.append(path)
+        return load_document(path)
+
+    load_document = architecture.load_document
+    monkeypatch.setattr(architecture, "DEFAULT_DOCUMENT", document)
+    monkeypatch.setattr(architecture, "load_document", load)
+    page = settled(open_page().run())
+    assert len(loaded) == 1
+    sources.write_text('{"components": {}}')
+    settled(page.run())
+    assert len(loaded) == 2
+    os.utime(document, ns=(1, 1))
+    settled(page.run())
+    assert len(loaded) == 3
 
 
 def test_what_nobody_foresaw_is_said_without_a_traceback(
