@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 Severity = Literal["error", "warning"]
@@ -48,10 +48,6 @@ class Diagnostic:
     subject: str
     message: str
     fix: str
-
-    def as_dict(self) -> dict[str, str]:
-        """Return the record as the page receives it."""
-        return {key: str(value) for key, value in asdict(self).items()}
 
     def __str__(self) -> str:
         """Return one printable line; what the document says cannot steer the terminal."""

@@ -30,7 +30,7 @@ def composer(llm: AsyncLLM | None) -> None:
         with left:
             _prompt(fields, llm)
         with right:
-            _options(fields)
+            _options(fields, llm)
             _presets()
     _note(llm)
 
@@ -59,7 +59,7 @@ def _prompt(fields: state.Fields, llm: AsyncLLM | None) -> None:
         )
 
 
-def _options(fields: state.Fields) -> None:
+def _options(fields: state.Fields, llm: AsyncLLM | None) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.segmented_control(
             "Mode",
@@ -73,7 +73,7 @@ def _options(fields: state.Fields) -> None:
         with st.popover("Sampling", icon=":material/tune:"):
             _sampling_fields(fields)
         with st.popover(_requests_label(), icon=":material/stacks:", key="gb-requests"):
-            _request_fields(fields)
+            _request_fields(fields, llm)
 
 
 def _requests_label() -> str:
@@ -88,10 +88,10 @@ def _sampling_fields(fields: state.Fields) -> None:
     with left:
         _number(fields, "max_tokens", "tokens to generate")
         _number(fields, "temperature", "0 is greedy", 0.1)
-        _number(fields, "seed", "empty: the engine's")
+        _number(fields, "seed", "empty: derived from the engine's seed and the request's id")
         _text(fields, "stop", "stop: strings, one a line; \\n is a line break", 80)
     with right:
-        _number(fields, "min_tokens", "nothing stops it before")
+        _number(fields, "min_tokens", "nothing but max_model_len ends it before")
         _number(fields, "top_p", "nucleus, 1 is all", 0.05)
         _number(fields, "top_k", "0 is all")
         st.text_input(
@@ -106,7 +106,8 @@ def _sampling_fields(fields: state.Fields) -> None:
         )
 
 
-def _request_fields(fields: state.Fields) -> None:
+def _request_fields(fields: state.Fields, llm: AsyncLLM | None) -> None:
+    by_priority = llm is not None and llm.config.scheduling_policy == "priority"
     st.segmented_control(
         "The text is",
         ["one", "lines"],
@@ -119,15 +120,21 @@ def _request_fields(fields: state.Fields) -> None:
     with left:
         _number(fields, "copies", "of each request")
     with right:
-        _number(fields, "priority", "lower goes first")
+        description = "lower goes first; needs scheduling_policy priority"
+        _number(fields, "priority", description, disabled=not by_priority)
     _text(fields, "system", "Shared beginning: a chat's system message, or before each prompt", 120)
 
 
-def _number(fields: state.Fields, name: str, description: str, step: int | float = 1) -> None:
+def _number(
+    fields: state.Fields,
+    name: str,
+    description: str,
+    step: int | float = 1,
+    disabled: bool = False,
+) -> None:
     # No limits here: the browser would drop what is outside them, and the engine says why it is.
-    st.number_input(
-        f"{name}: {description}", value=fields.first[name], step=step, key=fields.key(name)
-    )
+    label, first, key = f"{name}: {description}", fields.first[name], fields.key(name)
+    st.number_input(label, value=first, step=step, key=key, disabled=disabled)
 
 
 def _text(fields: state.Fields, name: str, label: str, height: int) -> None:

@@ -9,8 +9,8 @@ import streamlit as st
 from engine.async_llm import AsyncLLM
 from views.architecture import LoadResult
 from views.document.diagnostics import Diagnostic
+from views.page.connect import connect
 from views.page.settings_form import settings_form
-from views.page.snippets import base_url, curl_line, python_snippet
 
 
 def header(result: LoadResult, llm: AsyncLLM | None, key: str | None) -> None:
@@ -22,7 +22,7 @@ def header(result: LoadResult, llm: AsyncLLM | None, key: str | None) -> None:
                 settings_form(llm)
         with st.popover("Connect", icon=":material/lan:", disabled=llm is None or key is None):
             if llm is not None and key is not None:
-                _connect(llm, key)
+                connect(llm, key)
         with st.popover("Document", icon=":material/schema:"):
             _document(result)
 
@@ -43,27 +43,6 @@ def _brand(result: LoadResult) -> str:
     return (
         f'<div class="gb-brand"><h1>Glassbox</h1>'
         f'<p title="{html.escape(title)}">{html.escape(title)}</p></div>'
-    )
-
-
-def _connect(llm: AsyncLLM, key: str) -> None:
-    base = base_url(st.context.url, st.context.headers.get("Host"))
-    model = llm.model.name
-    st.markdown(
-        "Requests sent with this key go to **this tab's engine** and appear on its map. While the "
-        "engine is paused they wait there until you press Run, Step or Phase."
-    )
-    shell, python = st.tabs(["curl", "Python (openai)"])
-    with shell:
-        st.code(curl_line(base, key, model), language="bash", wrap_lines=True)
-    with python:
-        st.code(python_snippet(base, key, model), language="python", wrap_lines=True)
-        st.caption("It needs the package openai: `pip install openai`.")
-    st.markdown(f"Address `{base}/v1`, key `{key}`, model `{model}`")
-    st.caption(
-        "The key lives in this tab only and travels as the header Authorization: Bearer KEY. "
-        "Whoever has it can use and watch this engine; closing the tab forgets it. Without a key, "
-        "requests go to the server's shared engine, which nobody steps."
     )
 
 

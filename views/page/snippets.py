@@ -1,4 +1,4 @@
-"""How to reach this tab's engine over HTTP: a curl line and a Python snippet, ready to paste."""
+"""What is pasted elsewhere to reach this tab's engine: a curl line and a Python program."""
 
 from __future__ import annotations
 

@@ -10,6 +10,8 @@ whoever changes them from here (a preset, a reset) makes a new *generation* of f
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import streamlit as st
@@ -24,24 +26,7 @@ _NOTE = "gb-note"
 _PRESET = "gb-preset"
 _FIELDS = "gb-fields"
 
-# The composer's widgets and what they hold at first.
-COMPOSER: dict[str, Any] = {
-    "prompt": "The capital of France is",
-    "mode": "prompt",
-    "split": "one",
-    "copies": 1,
-    "system": "",
-    "priority": 0,
-    "max_tokens": 16,
-    "temperature": 0.0,
-    "top_p": 1.0,
-    "top_k": 0,
-    "seed": None,
-    "min_tokens": 0,
-    "stop": "",
-    "stop_token_ids": "",
-    "ignore_eos": False,
-}
+FIRST_PROMPT = "The capital of France is"
 
 
 class Note(NamedTuple):
@@ -92,7 +77,7 @@ def fields(form: str, first: dict[str, Any]) -> Fields:
 
 def composer_fields() -> Fields:
     """Return the composer's fields."""
-    return fields("composer", COMPOSER)
+    return fields("composer", _widgets(Draft(FIRST_PROMPT)))
 
 
 def session_key() -> str | None:
@@ -115,39 +100,37 @@ def note() -> Note | None:
 
 def draft() -> Draft:
     """Return the composer's fields as they stand."""
-    value = composer_fields().value
+    first, value = Draft(""), composer_fields().value
     return Draft(
         text=value("prompt") or "",
-        mode=value("mode") or "prompt",
-        split=value("split") or "one",
-        copies=value("copies"),
-        system=value("system") or "",
-        priority=value("priority"),
-        sampling=SamplingFields(
-            max_tokens=value("max_tokens"),
-            temperature=value("temperature"),
-            top_p=value("top_p"),
-            top_k=value("top_k"),
-            seed=value("seed"),
-            min_tokens=value("min_tokens"),
-            stop=value("stop") or "",
-            stop_token_ids=value("stop_token_ids") or "",
-            ignore_eos=bool(value("ignore_eos")),
-        ),
+        sampling=SamplingFields(**_values(SamplingFields(), value)),
+        **_values(first, value),
     )
+
+
+def _widgets(draft: Draft) -> dict[str, Any]:
+    """Return what the composer's widgets hold where they show this draft."""
+    sampling = {field.name: getattr(draft.sampling, field.name) for field in _own(draft.sampling)}
+    others = {field.name: getattr(draft, field.name) for field in _own(draft)}
+    return {"prompt": draft.text, **others, **sampling}
+
+
+def _values(first: Draft | SamplingFields, value: Callable[[str], Any]) -> dict[str, Any]:
+    """Return what the widgets of these fields hold; a text without a value is as at first."""
+    names = [field.name for field in _own(first)]
+    held = {name: value(name) for name in names}
+    gone = [n for n in names if held[n] is None and isinstance(getattr(first, n), str | bool)]
+    return held | {name: getattr(first, name) for name in gone}
+
+
+def _own(form: Draft | SamplingFields) -> list[dataclasses.Field[Any]]:
+    """Return the fields that have a widget under their own name."""
+    return [field for field in dataclasses.fields(form) if field.name not in ("text", "sampling")]
 
 
 def fill(preset: Preset) -> None:
     """Fill the composer with a preset's requests, which can be edited before they are sent."""
-    filled = {
-        "prompt": preset.text,
-        "mode": preset.mode,
-        "split": "lines",
-        "system": preset.system,
-        "max_tokens": preset.max_tokens,
-        "ignore_eos": preset.ignore_eos,
-    }
-    composer_fields().renew({**COMPOSER, **filled})
+    composer_fields().renew(_widgets(preset.draft))
     st.session_state[_PRESET] = preset.id
 
 

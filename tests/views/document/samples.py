@@ -10,9 +10,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[3]
 OURS = ROOT / "architecture.json"
 SEED = ROOT / "tests" / "documents" / "seed.architecture.json"
-FOREIGN = sorted(
-    set(SEED.parent.glob("*.json")) - {SEED}
-)  # other systems' maps, made for the tests
+# Maps of other systems, written for these tests.
+FOREIGN = sorted(set(SEED.parent.glob("*.json")) - {SEED})
 OTHERS = ROOT.parent / "shared" / "documents"
 
 

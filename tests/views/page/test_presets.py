@@ -9,7 +9,7 @@ from engine.config import EngineConfig
 from engine.events import Event
 from engine.model_loader import DEFAULT_MODEL, LoadedModel, default_model_ready, load_model
 from engine.trace import record_to_json
-from views.page.drafts import MAX_AT_ONCE, Draft, SamplingFields, Submission, compose
+from views.page.drafts import MAX_AT_ONCE, Submission, compose
 from views.page.presets import PRESETS, Preset, preset_by_id
 
 MODELS = ["tiny-random", DEFAULT_MODEL]
@@ -23,16 +23,14 @@ def model(request: pytest.FixtureRequest) -> LoadedModel:
 
 
 def submissions(preset: Preset) -> list[Submission]:
-    fields = SamplingFields(max_tokens=preset.max_tokens, ignore_eos=preset.ignore_eos)
-    return compose(Draft(preset.text, preset.mode, "lines", system=preset.system, sampling=fields))
+    return compose(preset.draft)
 
 
 def events_of(preset: Preset, model: LoadedModel) -> list[dict[str, object]]:
     """Run the preset to its end and return the events as the page gets them."""
     llm = AsyncLLM(model, EngineConfig.parse(preset.settings))
     try:
-        for item in submissions(preset):
-            llm.submit(item.prompt, item.params, source="page", priority=item.priority)
+        llm.submit_many(submissions(preset))
         for _ in range(1_000):
             if not llm.status.has_work:
                 break

@@ -160,6 +160,30 @@ def test_the_form_follows_a_reset_from_elsewhere(server: Server) -> None:
     assert number(page, "settings", "num_gpu_blocks").value == 20
 
 
+def test_connect_offers_the_shared_engine_only_where_there_is_one(server: Server) -> None:
+    def said() -> str:
+        return "\n".join(str(caption.value) for caption in open_page().caption)
+
+    assert "shared engine" in said()
+    server.sessions.shared_enabled = False
+    assert "shared engine" not in said() and "this server takes no requests" in said()
+
+
+def test_a_priority_can_be_given_where_it_has_an_effect(server: Server) -> None:
+    page = open_page()
+    assert number(page, "composer", "priority").disabled
+    server.llm.reset(EngineConfig(scheduling_policy="priority"))
+    assert not number(settled(page.run()), "composer", "priority").disabled
+
+
+def test_a_preset_changes_no_other_field(server: Server) -> None:
+    page = click(open_page(), "gb-try-shared-prefix")
+    click(page, "gb-send")
+    request = server.llm.trace.state()["requests"]["r0"]
+    assert request["max_tokens"] == 12 and request["sampling"]["temperature"] == 0.0
+    assert len(server.llm.trace.state()["requests"]) == 4
+
+
 def test_before_the_tab_has_a_key_nothing_can_be_sent(server: Server) -> None:
     server.key = None
     page = open_page()

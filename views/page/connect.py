@@ -1,0 +1,34 @@
+"""How to reach this tab's engine over HTTP, to be opened in the header."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from engine.async_llm import AsyncLLM
+from engine.sessions import registry
+from views.page.snippets import base_url, curl_line, python_snippet
+
+_SHARED = "Without a key, requests go to the server's shared engine, which nobody steps."
+_NOT_SHARED = "Without a key, this server takes no requests."
+
+
+def connect(llm: AsyncLLM, key: str) -> None:
+    """Draw what somebody needs to send requests to this tab's engine."""
+    base = base_url(st.context.url, st.context.headers.get("Host"))
+    model = llm.model.name
+    st.markdown(
+        "Requests sent with this key go to **this tab's engine** and appear on its map. While the "
+        "engine is paused they wait there until you press Run, Step or Phase."
+    )
+    shell, python = st.tabs(["curl", "Python (openai)"])
+    with shell:
+        st.code(curl_line(base, key, model), language="bash", wrap_lines=True)
+    with python:
+        st.code(python_snippet(base, key, model), language="python", wrap_lines=True)
+        st.caption("It needs the package openai: `pip install openai`.")
+    st.markdown(f"Address `{base}/v1`, key `{key}`, model `{model}`")
+    st.caption(
+        "The key lives in this tab only and travels as the header Authorization: Bearer KEY. "
+        "Whoever has it can use and watch this engine; closing the tab forgets it. "
+        + (_SHARED if registry().shared_enabled else _NOT_SHARED)
+    )
