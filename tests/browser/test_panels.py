@@ -441,44 +441,81 @@ def test_text_is_shown_as_it_came_and_never_as_markup(page: Page, tiny_model: Lo
     assert marked.count() == state[hit]["hit_tokens"] > 0
 
 
-def test_times_are_measured_and_say_when_they_hold_pauses(
+def test_times_are_the_clients_and_say_when_they_hold_pauses(
     page: Page, tiny_model: LoadedModel
 ) -> None:
+    """From the submission to the first text, and from text to text."""
     trace = model_trace(tiny_model)
     submitted = events_of(trace, "request_submitted")[0]
-    first = next(e for e in events_of(trace, "token_appended") if e.facts.request == "r0")
-    timing = next(
-        s["timing"]
-        for s in models(page, trace, len(trace.records) - 1)["lifecycle"]["streams"]
-        if s["id"] == "r0"
-    )
-    assert timing["ttft"]["us"] == first.t_us - submitted.t_us
-    assert timing["ttft"]["paused"] is True  # this engine was stepped, never run
+    texts = [e for e in events_of(trace, "text_emitted") if e.facts.request == "r0"]
+    first, before, last = texts[0], texts[-2], texts[-1]
+    cursor = len(trace.records) - 1
+    streams = models(page, trace, cursor)["lifecycle"]["streams"]
+    timing = next(stream["timing"] for stream in streams if stream["id"] == "r0")
+    assert timing["first"]["us"] == first.t_us - submitted.t_us
+    assert timing["last"]["us"] == last.t_us - before.t_us
+    assert timing["mean"]["gaps"] == len(texts) - 1
+    assert timing["mean"]["us"] == pytest.approx((last.t_us - first.t_us) / (len(texts) - 1))
+    assert timing["first"]["paused"] is True  # this engine was stepped, never run
     phases = [r for r in trace.records if isinstance(r, Patch) and r.phase.value != "command"]
     inside = 0.0  # the phases between the two, of the last one what it had run by then
     for phase in phases:
         began = phase.t_us - (phase.duration_us or 0.0)
         if phase.seq > submitted.seq and began < first.t_us:
             inside += min(phase.t_us, first.t_us) - began
-    assert inside < timing["ttft"]["us"] - 1
-    assert timing["ttft"]["engineUs"] == pytest.approx(inside, abs=2)
+    assert inside < timing["first"]["us"] - 1
+    assert timing["first"]["engineUs"] == pytest.approx(inside, abs=2)
 
 
-def test_a_paced_engines_own_time_stands_beside_the_clocks(page: Page) -> None:
+def test_a_paced_engines_own_time_stands_beside_the_clocks(
+    page: Page, tiny_model: LoadedModel
+) -> None:
     """Between the steps of a paced engine nothing happens, and the card says how long that was."""
-    header, *lines = text_of(workload_trace("01-single")).splitlines()
+    header, *lines = text_of(model_trace(tiny_model)).splitlines()
     records = [json.loads(line) for line in lines]
     for record in records:
         record["t_us"] += 500_000 * record["step"]  # two steps a second
     for paused, words in ((True, "with pauses; "), (False, "with waits between steps; ")):
         head = json.loads(header)
-        head["state"]["engine"]["mode"] = "paused" if paused else "running"
+        head["state"].setdefault("engine", {})["mode"] = "paused" if paused else "running"
         show(page, "lifecycle", "\n".join([json.dumps(head), *map(json.dumps, records)]))
-        between = page.locator(".gbp-times > div").last
+        card = page.locator(".gbp-card", has=page.locator(".gbp-id", has_text="r0"))
+        first, between = card.locator(".gbp-times > div").all()
         assert words in between.inner_text() and "in steps" in between.inner_text()
-        number, aside = between.locator(".gb-truth").all()
-        assert number.get_attribute("data-truth") == "measured"
-        assert aside.get_attribute("data-truth") == "derived"
+        assert truths(first)[0] == "measured"
+        assert truths(between) == ["derived", "derived"]  # a mean, and a sum of phases
+
+
+def truths(element: Any) -> list[str | None]:
+    return [label.get_attribute("data-truth") for label in element.locator(".gb-truth").all()]
+
+
+def test_tokens_are_scheduled_until_the_forward_has_run(
+    page: Page, tiny_model: LoadedModel
+) -> None:
+    """num_computed_tokens grows when a step is scheduled; its KV comes with its forward."""
+    trace = model_trace(tiny_model)
+    share = next(e for e in events_of(trace, "request_scheduled") if e.facts.num_tokens > 1)
+    forward = next(e for e in events_of(trace, "forward_run") if e.step == share.step)
+    facts = share.facts
+    for cursor in (share.seq, forward.seq - 1, forward.seq, last_of_step(trace, share.step)):
+        state = fold(trace.header.state, trace.records[: cursor + 1])["requests"][facts.request]
+        data = models(page, trace, cursor)
+        stream = next(s for s in data["lifecycle"]["streams"] if s["id"] == facts.request)
+        ran = cursor >= forward.seq
+        done = state["num_computed_tokens"] if ran else facts.num_computed_tokens
+        assert stream["done"] == (done if state["num_computed_tokens"] else 0)
+        assert stream["scheduled"] == state["num_computed_tokens"] - stream["done"]
+        pool, size = data["blocks"]["pool"], trace.header.config["block_size"]
+        for logical, block in state.get("block_table", {}).items():
+            filled = max(0, min(size, stream["done"] - int(logical) * size))
+            assert pool["fill"][str(block)] == filled
+            assert (pool["scheduled"][str(block)] > 0) == (not ran and filled < size)
+    show(page, "blocks", trace, forward.seq - 1)
+    page.evaluate("id => harness.store.select({ request: id })", facts.request)
+    page.evaluate("harness.settle()")
+    titles = page.locator(".gbp-logical td[title^=derived]")
+    assert "more scheduled in this step" in (titles.last.get_attribute("title") or "")
 
 
 # --- one event away: one thing changes ---------------------------------------------------------

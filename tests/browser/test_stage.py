@@ -592,7 +592,7 @@ def test_the_page_commands_its_engine_phase_by_phase(page: Page, server: StageSe
     engine.submit(HOSTILE, SamplingParams(temperature=0.0, max_tokens=4))
     wait_until(page, "window.stage.store.head === 1")
     settle(page)
-    assert hint.inner_text() == "1 request waits at the door: press Step or Run."
+    assert hint.inner_text() == "1 request waits for the next step: press Step or Run."
     page.locator("[data-act=phaseOn]").click()
     wait_head(page, "s.headEngine.next_phase === 'schedule' && s.cursor === s.head")
     # By event: the engine does its next phase, and the page shows the first event of it.

@@ -222,7 +222,7 @@ class Workspace {
       banners.push({
         key: "failed",
         kind: "bad",
-        text: `The engine failed: ${store.failure.message} Its log is kept; a reset begins a new one.`,
+        text: `${failureText(store.failure.message)} Its log is kept; a reset begins a new one.`,
         act: store.canCommand ? act : undefined,
       });
     }
@@ -291,6 +291,13 @@ class Workspace {
       this.panel.update();
     });
   }
+}
+
+/** @param {string} message of the engine, which may or may not be a sentence already */
+function failureText(message) {
+  const stopped = message.startsWith("the engine stopped");
+  const text = stopped ? `T${message.slice(1)}` : `The engine failed: ${message}`;
+  return text.endsWith(".") ? text : `${text}.`;
 }
 
 /** @param {() => void} onReady @returns {HTMLLinkElement[]} */

@@ -4,7 +4,7 @@
 /** @type {Record<string, string[]>} */
 const ABOUT = {
   "client-req": [
-    "Whoever sends prompts: this page, or any OpenAI client over HTTP. The text comes back token by token as server-sent events, and nothing that went out is ever taken back.",
+    "Whoever sends prompts: this page, or any OpenAI client over HTTP. The text comes back token by token to those who stream (as server-sent events), in one piece to the others, and nothing that went out is ever taken back.",
   ],
   "async-engine": [
     "The front end. It turns text into tokens, hands requests to the engine core, turns new tokens into text and streams it. Commands such as run, pause and step act here.",
@@ -12,7 +12,7 @@ const ABOUT = {
   ],
   scheduler: [
     "Decides in every step which requests get how many tokens. It knows no prefill or decode phase: a request wants its known tokens minus its computed ones, running requests first, within one token budget for all.",
-    "A long prompt takes what the budget has left, so there is no fixed chunk size. When blocks run out it preempts a running request, which is computed again later; nothing is swapped out.",
+    "A long prompt takes what the budget has left, so there is no fixed chunk size. When blocks run out it preempts a running request: its blocks go back to the free queue. What is still cached when it resumes is hit, the rest is computed again; nothing is swapped out.",
   ],
   "block-manager": [
     "The page table of the KV cache. It maps each request's logical blocks to physical blocks, finds cached prefixes by the hash of full blocks, and hands out blocks from the head of the free queue.",
@@ -22,8 +22,8 @@ const ABOUT = {
     "Executes a step: it flattens the scheduled tokens of all requests into one batch, runs the model over it, keeps the logits, and then samples a token for each request whose known tokens are all computed.",
   ],
   "cuda-graph": [
-    "Chooses how the forward runs: by replaying a recording made for a batch size, with padding up to that size, or eagerly, one operation after the other. On a GPU the recording is a CUDA graph; on a CPU it is a list of operations over fixed buffers.",
-    "Here only pure decode batches replay. vLLM's default, FULL_AND_PIECEWISE, also replays piecewise graphs, attention left out, for mixed and prefill batches. Preparing inputs and padding remain as costs.",
+    "Chooses how the forward runs: by replaying a graph captured for a batch size, with padding up to that size, or eagerly, one operation after the other. Nothing is captured in this engine yet: every step runs eagerly here, and the log says why.",
+    "In vLLM 0.26.0 the default, FULL_AND_PIECEWISE, replays a full graph for a uniform decode batch and a piecewise one, with attention left out, otherwise. Preparing inputs and padding remain as costs.",
   ],
   "paged-attn": [
     "Attention that reads K and V through block tables, so that a request's blocks may lie anywhere in the pool. Prefill and decode both write through a slot mapping.",

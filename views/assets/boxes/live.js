@@ -3,15 +3,17 @@
  * The live line, the meter and the live rows of each engine box, from the state and the events of
  * the step at the cursor and from nothing else. What has not happened yet in this step says so.
  *
- * @typedef {{name: string, value: string, truth: "measured"|"derived"|"illustrative", how: string}} LiveRow
+ * @typedef {{name: string, value: string, truth: TruthKind, how: string}} LiveRow
  * @typedef {{line: string, short?: string, quiet?: boolean, meter?: number, meterHow?: string,
  *   rows: LiveRow[]}} Live
  */
-import { Store } from "../core/store.js";
+import { USED_HOW, poolUse } from "../core/pool.js";
 import { bytes, count, micros, percent, plural } from "../words/format.js";
 
 /** @import { EventRecord } from "../core/records.js" */
+/** @import { Store } from "../core/store.js" */
 /** @import { Status } from "../core/trace_index.js" */
+/** @import { TruthKind } from "../page/truth.js" */
 
 const NOT_YET = "not yet in this step";
 
@@ -93,8 +95,8 @@ function frontEnd(now) {
   const mode = engine.mode ?? "paused";
   const pace = mode !== "running" ? mode : engine.rate ? `${engine.rate} steps/s` : "running";
   return {
-    line: submitted ? `${pace} · ${submitted} at the door` : `${pace} · ${plural(open, "request")}`,
-    short: submitted ? `${submitted} at the door` : plural(open, "request"),
+    line: `${pace} · ${submitted ? `${submitted} submitted` : plural(open, "request")}`,
+    short: submitted ? `${submitted} submitted` : plural(open, "request"),
     rows: [
       measured("loop", pace, "the mode the front end set"),
       measured("next phase", engine.next_phase ?? "–", "where the engine stood at the cursor"),
@@ -103,7 +105,11 @@ function frontEnd(now) {
         count(open),
         "requests whose status is not finished, counted",
       ),
-      derived("at the door", count(submitted), "requests submitted since the last step began"),
+      derived(
+        "submitted, not yet in the waiting queue",
+        count(submitted),
+        "requests whose status is submitted, counted: the next step takes them in",
+      ),
       measured(
         "tokens generated",
         shown(now.state.counters?.generation_tokens),
@@ -149,19 +155,17 @@ function scheduler(now) {
 
 /** @param {Moment} now @returns {Live} */
 function blockManager(now) {
-  const free = now.state.queues?.free?.length ?? 0;
-  const total = (now.config.num_gpu_blocks ?? 1) - 1;
-  const used = Math.max(0, total - free);
+  const { total, free, used, share } = poolUse(now.state, now.config);
   const counters = now.state.counters ?? {};
   const queries = counters.prefix_queries ?? 0;
   const hits = counters.prefix_hits ?? 0;
   return {
     line: `${free} free · ${used} used`,
-    meter: total > 0 ? used / total : undefined,
+    meter: total > 0 ? share : undefined,
     meterHow: `pool: ${used} of ${total} blocks in use`,
     rows: [
       measured("free blocks", count(free), "length of the free queue"),
-      derived("used blocks", count(used), "num_gpu_blocks - 1 (the null block) - free"),
+      derived("used blocks", count(used), USED_HOW),
       derived(
         "allocated in this step",
         count(blocksIn(now, "blocks_allocated")),
@@ -306,15 +310,12 @@ function attention(now) {
 
 /** @param {Moment} now @returns {Live} */
 function memory(now) {
-  const free = now.state.queues?.free?.length ?? 0;
-  const total = (now.config.num_gpu_blocks ?? 1) - 1;
-  const used = Math.max(0, total - free);
+  const { total, used, share } = poolUse(now.state, now.config);
   const perToken = now.model.kv_bytes_per_token;
   const weights = now.model.weight_bytes;
   const pool = perToken
     ? perToken * (now.config.block_size ?? 0) * (now.config.num_gpu_blocks ?? 0)
     : 0;
-  const share = total > 0 ? used / total : 0;
   const written = now.all("kv_written").reduce((sum, event) => sum + event.facts.num_bytes, 0);
   return {
     line: weights

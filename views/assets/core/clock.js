@@ -6,7 +6,8 @@
  * Time is dealt out by phases: each phase of a step takes the same time, its records share it.
  */
 import { STEP_PHASES } from "./records.js";
-import { Store } from "./store.js";
+
+/** @import { Store } from "./store.js" */
 
 /** What a step may take on the screen where the engine itself has no pace, in milliseconds. */
 const STEP_SHOWN = 900;

@@ -9,11 +9,11 @@
  */
 import { Clock } from "./clock.js";
 import { Timeline, copyState, mergePatch } from "./state.js";
-import { EngineLink } from "./stream.js";
 import { parseTrace } from "./trace_file.js";
 
 /** @import { PageDocument } from "./document.js" */
 /** @import { EventRecord, LogRecord } from "./records.js" */
+/** @import { EngineLink } from "./stream.js" */
 
 /** Beyond this the oldest records become part of the base state, as in the engine's own log. */
 const MAX_RECORDS = 240_000;
@@ -66,8 +66,6 @@ export class Store {
 
     this.timeline = new Timeline({}, this.records);
     this.clock = new Clock(this);
-    /** @type {Map<string, number[]>} */
-    this.byRequest = new Map();
     /** @type {Set<(store: Store) => void>} */
     this.listeners = new Set();
     this.scheduled = 0;
@@ -147,16 +145,6 @@ export class Store {
     return events.length ? events[events.length - 1] : null;
   }
 
-  /** @param {string} id @returns {EventRecord[]} what happened to a request, up to the cursor */
-  historyOf(id) {
-    const history = [];
-    for (const index of this.byRequest.get(id) ?? []) {
-      if (index > this.cursor) break;
-      history.push(/** @type {EventRecord} */ (this.records[index]));
-    }
-    return history;
-  }
-
   /** @param {LogRecord} record */
   indexOf(record) {
     return record.seq - this.header.base_seq;
@@ -209,7 +197,6 @@ export class Store {
   clear(base) {
     this.records = [];
     this.steps = [];
-    this.byRequest = new Map();
     this.failure = null;
     this.cursor = -1;
     this.timeline = new Timeline(base, this.records);
@@ -253,11 +240,6 @@ export class Store {
       return;
     }
     if (record.type === "engine_failed") this.failure = { index, message: record.facts.message };
-    const request = record.facts.request;
-    if (typeof request !== "string") return;
-    const list = this.byRequest.get(request);
-    if (list) list.push(index);
-    else this.byRequest.set(request, [index]);
   }
 
   /** @param {LogRecord} record @param {number} index */

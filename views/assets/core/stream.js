@@ -2,7 +2,7 @@
 /**
  * The page's link to the server: commands go down, the log comes up. One event stream a tab.
  */
-import { Store } from "./store.js";
+/** @import { Store } from "./store.js" */
 
 const SESSION_KEY = "glassbox.session";
 const ENGINE_KEY = "glassbox.engine";

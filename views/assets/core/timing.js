@@ -1,34 +1,46 @@
 // @ts-check
-/** How long a request took, as its client saw it. */
-import { TraceIndex, atOrBefore } from "./trace_index.js";
+/**
+ * How long a request took, as its client saw it: from its submission to the first text that went
+ * out, and between one text and the next. The engine's own time beside it leaves out the pauses
+ * between phases.
+ */
+import { atOrBefore, traceIndex } from "./trace_index.js";
 
-/** @import { Row } from "./trace_index.js" */
+/** @import { Store } from "./store.js" */
 
 /**
- * Time to the first token and between tokens, up to the cursor; null where there is none yet.
- * @param {TraceIndex} index @param {Row} row @param {number} cursor
+ * @typedef {{us: number, engineUs: number, paused: boolean}} Interval of the log's clock; the
+ *   engine's part of it; whether the engine stood paused in it
+ * @typedef {{first: Interval|null, last: Interval|null, mean: (Interval & {gaps: number})|null}}
+ *   Timing to the first text, between the last two, and the mean between two
  */
-export function timing(index, row, cursor) {
-  const all = row.tokens.length > 0 ? row.tokens : row.texts;
-  const n = atOrBefore(all.length, (k) => all[k].i, cursor) + 1;
-  if (n === 0) return { ttft: null, itl: null };
-  const [first, last] = [all[0], all[n - 1]];
-  const engine = (
-    /** @type {{i: number, t_us: number}} */ a,
-    /** @type {{i: number, t_us: number}} */ b,
-  ) => index.engineTime(b.i, b.t_us) - index.engineTime(a.i, a.t_us);
-  const start = row.submitted;
-  const ttft = start && {
-    us: first.t_us - start.t_us,
-    engineUs: engine(start, first),
-    paused: index.pausedBetween(start.i, first.i),
-    steps: first.step - start.step + 1,
-  };
-  const itl = n > 1 && {
-    us: (last.t_us - first.t_us) / (n - 1),
-    engineUs: engine(first, last) / (n - 1),
-    paused: index.pausedBetween(first.i, last.i),
-    tokens: n,
-  };
-  return { ttft, itl: itl || null };
+
+/** What the intervals are, for hovers. */
+export const FIRST_HOW = "from request_submitted to the first text_emitted, by the log's clock";
+export const LAST_HOW = "between the last two text_emitted events, by the log's clock";
+
+/** @param {number} gaps */
+export function meanHow(gaps) {
+  return `(last - first text_emitted) ÷ ${gaps}, by the log's clock`;
+}
+
+/** @param {Store} store @param {string} id @returns {Timing} as of the cursor */
+export function timingOf(store, id) {
+  const index = traceIndex(store);
+  const row = index.rows.get(id);
+  const texts = row?.texts ?? [];
+  const count = atOrBefore(texts.length, (k) => texts[k].i, store.cursor) + 1;
+  /** @param {{i: number, t_us: number}} from @param {{i: number, t_us: number}} to @returns {Interval} */
+  const between = (from, to) => ({
+    us: to.t_us - from.t_us,
+    engineUs: index.engineTime(to.i, to.t_us) - index.engineTime(from.i, from.t_us),
+    paused: index.pausedBetween(from.i, to.i),
+  });
+  const start = row?.submitted;
+  const first = start && count > 0 ? between(start, texts[0]) : null;
+  if (count < 2) return { first, last: null, mean: null };
+  const whole = between(texts[0], texts[count - 1]);
+  const gaps = count - 1;
+  const mean = { ...whole, us: whole.us / gaps, engineUs: whole.engineUs / gaps, gaps };
+  return { first, last: between(texts[count - 2], texts[count - 1]), mean };
 }

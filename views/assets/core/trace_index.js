@@ -8,9 +8,9 @@
  */
 import { registerRequests } from "../words/colours.js";
 import { shareKind } from "./records.js";
-import { Store } from "./store.js";
 
 /** @import { EventRecord, Reason } from "./records.js" */
+/** @import { Store } from "./store.js" */
 
 /** @typedef {"submitted" | "waiting" | "running" | "preempted" | "finished"} Status */
 
@@ -51,6 +51,7 @@ import { Store } from "./store.js";
  * @property {Share[]} shares
  * @property {EventRecord | null} batch
  * @property {EventRecord | null} dispatch
+ * @property {number} ran index of the record from which on its forward has run
  * @property {Map<string, {us: number, i: number}>} phases measured time of each phase
  */
 
@@ -87,6 +88,8 @@ export class TraceIndex {
     this.lastStep = -Infinity;
     /** @type {Map<string, Row>} */
     this.rows = new Map();
+    /** @type {Map<string, number[]>} indexes of the events about each request */
+    this.requests = new Map();
     /** @type {Map<number, number[]>} indexes of the events about each block */
     this.blocks = new Map();
     /**
@@ -159,7 +162,7 @@ export class TraceIndex {
   step(step) {
     let facts = this.steps.get(step);
     if (!facts) {
-      facts = { step, shares: [], batch: null, dispatch: null, phases: new Map() };
+      facts = { step, shares: [], batch: null, dispatch: null, ran: Infinity, phases: new Map() };
       this.steps.set(step, facts);
       this.firstStep = Math.min(this.firstStep, step);
       this.lastStep = Math.max(this.lastStep, step);
@@ -173,7 +176,9 @@ export class TraceIndex {
     if (mode) this.modes.push({ i, mode });
     if (patch.phase === "command") return;
     const us = patch.duration_us ?? 0;
-    this.step(patch.step).phases.set(patch.phase, { us, i });
+    const step = this.step(patch.step);
+    step.phases.set(patch.phase, { us, i });
+    if (patch.phase === "execute") step.ran = Math.min(step.ran, i);
     const last = this.phases[this.phases.length - 1];
     const before = last ? last.before + last.end - last.start : 0;
     this.phases.push({ i, start: patch.t_us - us, end: patch.t_us, before });
@@ -184,11 +189,18 @@ export class TraceIndex {
     const take = TAKE[event.type];
     if (event.phase !== "command") this.step(event.step);
     if (take) take(this, event, i);
-    for (const block of blocksOf(event)) {
-      const about = this.blocks.get(block);
-      if (about) about.push(i);
-      else this.blocks.set(block, [i]);
-    }
+    if (typeof event.facts.request === "string") push(this.requests, event.facts.request, i);
+    for (const block of blocksOf(event)) push(this.blocks, block, i);
+  }
+
+  /**
+   * What happened to a request, up to the cursor.
+   * @param {Store} store @param {string} id @returns {EventRecord[]}
+   */
+  historyOf(store, id) {
+    const about = this.requests.get(id) ?? [];
+    const end = atOrBefore(about.length, (k) => about[k], store.cursor) + 1;
+    return about.slice(0, end).map((i) => /** @type {EventRecord} */ (store.records[i]));
   }
 
   /**
@@ -269,6 +281,16 @@ const BLOCK_EVENTS = new Set([
   "blocks_freed",
 ]);
 
+/**
+ * @template K
+ * @param {Map<K, number[]>} lists @param {K} key @param {number} i
+ */
+function push(lists, key, i) {
+  const list = lists.get(key);
+  if (list) list.push(i);
+  else lists.set(key, [i]);
+}
+
 /** @param {Row} row @param {EventRecord} event @param {number} i @param {Status} status */
 function become(row, event, i, status) {
   const last = row.changes[row.changes.length - 1];
@@ -291,6 +313,10 @@ function takeBack(index, row, event, i) {
 
 /** @type {Record<string, (index: TraceIndex, event: EventRecord, i: number) => void>} */
 const TAKE = {
+  forward_run(index, event, i) {
+    const step = index.step(event.step);
+    step.ran = Math.min(step.ran, i);
+  },
   request_submitted(index, event, i) {
     const row = index.row(event.facts.request);
     row.promptTokens = event.facts.num_prompt_tokens;

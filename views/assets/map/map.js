@@ -5,7 +5,6 @@
  * The picture is built once a document and size; an update only moves classes, texts and packets.
  */
 import { Moment, liveOf } from "../boxes/live.js";
-import { Store } from "../core/store.js";
 import { el, icon, reconcile, setAttribute, setText, svg } from "../page/dom.js";
 import { eventPhrase } from "../words/events.js";
 import { packetsOf } from "./packets.js";
@@ -37,6 +36,7 @@ import {
 
 /** @import { Live } from "../boxes/live.js" */
 /** @import { Area, Component, Connection, PageDocument } from "../core/document.js" */
+/** @import { Store } from "../core/store.js" */
 /** @import { Packet } from "./packets.js" */
 
 const FLIGHT_MS = 430;

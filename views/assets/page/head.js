@@ -3,9 +3,10 @@
  * The row above the map: the tabs of the views, whose engine is shown, and what can be done with
  * its log.
  */
-import { Store } from "../core/store.js";
-import { EngineLink } from "../core/stream.js";
 import { el, icon, reconcile, setAttribute, setText } from "./dom.js";
+
+/** @import { Store } from "../core/store.js" */
+/** @import { EngineLink } from "../core/stream.js" */
 
 /** @type {Record<string, string>} paths in a square of 16 */
 const ICONS = {

@@ -5,13 +5,14 @@
  */
 import { aboutOf } from "../boxes/about.js";
 import { Moment, liveOf } from "../boxes/live.js";
-import { Store } from "../core/store.js";
+import { traceIndex } from "../core/trace_index.js";
+import { blockFacts, poolAt } from "../panels/blocks_model.js";
+import { factRows } from "../panels/blocks_words.js";
 import { requestColour } from "../words/colours.js";
 import { eventPhrase } from "../words/events.js";
 import { plural } from "../words/format.js";
 import { el, icon, reconcile, setAttribute, setText } from "./dom.js";
 import {
-  blockRows,
   chips,
   fillRows,
   momentName,
@@ -24,12 +25,14 @@ import {
   statusText,
   symbolText,
   tableText,
-  themeOf,
   truthLegend,
 } from "./inspector_rows.js";
+import { themeOf } from "./theme.js";
+import { setTruth, truth, withFigures } from "./truth.js";
 
 /** @import { Component } from "../core/document.js" */
 /** @import { EventRecord } from "../core/records.js" */
+/** @import { Store } from "../core/store.js" */
 
 const CLOSE = "M4 2.6 8 6.6l4-4L13.4 4l-4 4 4 4-1.4 1.4-4-4-4 4L2.6 12l4-4-4-4z";
 const MOST_EVENTS = 60;
@@ -106,7 +109,9 @@ export class Inspector {
       this.body.append(
         el("p", {
           class: "lead",
-          text: "Static: this component has no live counterpart in the engine. What stands here is the document's own.",
+          text:
+            "Static: this component has no live counterpart in the engine. What stands here is " +
+            "the document's own.",
         }),
       );
     }
@@ -226,11 +231,12 @@ export class Inspector {
         `downstream: ${item.downstream.map(name).join(", ") || "none"}`,
       ].join("\n");
       this.body.append(
-        el("p", {
-          class: "gb-note-small",
-          text: `On the way of a request: ${reach.join(", ")}.`,
-          title,
-        }),
+        el(
+          "p",
+          { class: "gb-note-small" },
+          truth("illustrative", `the document's connections\n${title}`, `${reach.join(", ")}`),
+          " on the way of a request.",
+        ),
       );
     }
   }
@@ -239,78 +245,83 @@ export class Inspector {
   viewNote(item) {
     const view = this.store.currentView;
     if (!view?.note || !view.focus.includes(item.id)) return;
-    this.body.append(el("h3", { text: view.label }), el("p", { text: view.note }));
+    this.body.append(el("h3", { text: view.label }), el("p", {}, ...withFigures(view.note)));
   }
 
   // -- a request ---------------------------------------------------------------------------------
 
   /** @param {string} id @returns {() => void} */
   showRequest(id) {
-    const colour = el("span", {
-      style: "display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:8px",
-    });
+    const parts = this.requestParts(id);
+    this.body.append(
+      parts.head,
+      parts.status,
+      parts.gone,
+      el("h3", { text: "Prompt" }),
+      parts.prompt,
+      el("h3", { text: "Output so far" }),
+      parts.output,
+      el("h3", { text: "Live state" }),
+      parts.rows,
+      el("h3", { text: "Block table" }),
+      parts.table,
+      el("p", {}, parts.abort),
+      el("h3", { text: "What happened to it" }),
+      parts.history,
+    );
+    return () => this.refreshRequest(id, parts);
+  }
+
+  /** @param {string} id */
+  requestParts(id) {
+    const colour = el("span", { class: "gb-swatch" });
     const head = this.head(id, "");
     head.querySelector("h2")?.prepend(colour);
-    const status = el("div", { class: "gb-chips" });
-    const gone = el("p", { class: "gb-note-small" });
+    const box = (/** @type {string} */ name) =>
+      el("pre", { class: "gb-text-box", tabindex: "0", "aria-label": name });
     const abort = el("button", {
       class: "gb-button is-danger",
       type: "button",
       text: "Abort this request",
       onclick: () => this.abort(id, abort),
     });
-    const prompt = el("pre", { class: "gb-text-box", tabindex: "0", "aria-label": "Prompt" });
-    const output = el("pre", { class: "gb-text-box", tabindex: "0", "aria-label": "Output" });
-    const rows = el("dl", { class: "gb-rows" });
-    const table = el("p", { class: "gb-code" });
-    const history = el("ul", { class: "gb-list" });
-    this.body.append(
+    return {
       head,
-      status,
-      gone,
-      el("h3", { text: "Prompt" }),
-      prompt,
-      el("h3", { text: "Output so far" }),
-      output,
-      el("h3", { text: "Live state" }),
-      rows,
-      el("h3", { text: "Block table" }),
-      table,
-      el("p", {}, abort),
-      el("h3", { text: "What happened to it" }),
-      history,
-    );
-    return () => {
-      const { store } = this;
-      const request = store.state.requests?.[id];
-      colour.style.background = requestColour(id, themeOf(this.body));
-      const events = store.historyOf(id);
-      status.replaceChildren(
-        ...chips(
-          [STATUS_TONES[request?.status] ?? "", statusText(request)],
-          request?.source && ["", sourceText(request.source)],
-        ).children,
-      );
-      setText(
-        gone,
-        request
-          ? ""
-          : "At the cursor this request is not there: not yet submitted, or long finished.",
-      );
-      setText(prompt, promptText(request));
-      setText(output, outputText(request));
-      fillRows(rows, request ? requestRows(request, events) : []);
-      setText(table, tableText(request));
-      abort.hidden = !store.live || !request || request.status === "finished";
-      setAttribute(abort, "disabled", store.canCommand ? null : "");
-      abort.title = store.whyNoCommand;
-      this.fillEvents(
-        history,
-        events,
-        MOST_HISTORY,
-        (event) => `step ${event.step} · ${event.phase}`,
-      );
+      colour,
+      abort,
+      status: el("div", { class: "gb-chips" }),
+      gone: el("p", { class: "gb-note-small" }),
+      prompt: box("Prompt"),
+      output: box("Output"),
+      rows: el("dl", { class: "gb-rows" }),
+      table: el("p", { class: "gb-code" }),
+      history: el("ul", { class: "gb-list" }),
     };
+  }
+
+  /** @param {string} id @param {ReturnType<Inspector["requestParts"]>} parts */
+  refreshRequest(id, parts) {
+    const { store } = this;
+    const request = store.state.requests?.[id];
+    parts.colour.style.background = requestColour(id, themeOf(this.body));
+    parts.status.replaceChildren(
+      ...chips(
+        [STATUS_TONES[request?.status] ?? "", statusText(request)],
+        request?.source && ["", sourceText(request.source)],
+      ).children,
+    );
+    const gone = "At the cursor this request is not there: not yet submitted, or long finished.";
+    setText(parts.gone, request ? "" : gone);
+    setText(parts.prompt, promptText(request));
+    setText(parts.output, outputText(request));
+    fillRows(parts.rows, request ? requestRows(store, id, request) : []);
+    setTruth(parts.table, "measured", "block_table in the request's record", tableText(request));
+    parts.abort.hidden = !store.live || !request || request.status === "finished";
+    setAttribute(parts.abort, "disabled", store.canCommand ? null : "");
+    parts.abort.title = store.whyNoCommand;
+    const events = traceIndex(store).historyOf(store, id);
+    const note = (/** @type {EventRecord} */ event) => `step ${event.step} · ${event.phase}`;
+    this.fillEvents(parts.history, events, MOST_HISTORY, note);
   }
 
   /** @param {string} id @param {HTMLElement} button */
@@ -335,11 +346,11 @@ export class Inspector {
     );
     return () => {
       const { store } = this;
-      const block = store.state.blocks?.[id];
-      fillRows(rows, block ? blockRows(block) : []);
-      const ids = Object.keys(store.state.requests ?? {}).filter((each) =>
-        Object.values(store.state.requests[each].block_table ?? {}).includes(id),
-      );
+      const pool = poolAt(store);
+      const known = id < pool.size;
+      const facts = known ? blockFacts(store, pool, id) : null;
+      fillRows(rows, facts ? factRows(facts, pool.blockSize) : []);
+      const ids = facts ? facts.owners.map((owner) => owner.request) : [];
       const button = (/** @type {string} */ each) =>
         el("button", {
           class: "gb-link-box",
@@ -362,7 +373,7 @@ export class Inspector {
   showView() {
     const { document: page, currentView: view } = this.store;
     this.body.append(el("h2", { text: view?.label ?? page.meta?.title ?? "The map" }));
-    if (view?.note) this.body.append(el("p", { class: "lead", text: view.note }));
+    if (view?.note) this.body.append(el("p", { class: "lead" }, ...withFigures(view.note)));
     this.body.append(
       el("p", {
         class: "gb-note-small",
@@ -375,7 +386,7 @@ export class Inspector {
           "div",
           { class: "gb-note-card", "data-dot": card.dot },
           el("h4", { text: card.title }),
-          el("ul", {}, ...card.items.map((text) => el("li", { text }))),
+          el("ul", {}, ...card.items.map((text) => el("li", {}, ...withFigures(text)))),
         ),
       );
     }

@@ -1,11 +1,15 @@
 // @ts-check
 /** What the inspector says of a request, a block or a source, as rows and texts. */
-import { count, micros, plural, ranges, truth } from "../words/format.js";
-import { el, reconcile, setAttribute, setText } from "./dom.js";
+import { COMPUTED_HOW, computedAt } from "../core/computed.js";
+import { FIRST_HOW, LAST_HOW, meanHow, timingOf } from "../core/timing.js";
+import { hasTexts, outputPieces, promptPieces } from "../core/tokens.js";
+import { count, micros, plural, ranges } from "../words/format.js";
+import { el, reconcile } from "./dom.js";
+import { setTruth, truth } from "./truth.js";
 
 /** @import { LiveRow } from "../boxes/live.js" */
-/** @import { EventRecord } from "../core/records.js" */
-/** @import { StepEntry } from "../core/store.js" */
+/** @import { StepEntry, Store } from "../core/store.js" */
+/** @import { TruthKind } from "./truth.js" */
 
 /** @param {number} left */
 export function moreItem(left) {
@@ -28,9 +32,7 @@ export function fillRows(list, rows) {
         el("dd", {}, truth(row.truth, row.how, row.value)),
       ),
     (node, row) => {
-      const span = node.lastElementChild.firstElementChild;
-      setText(span, row.value);
-      setAttribute(span, "title", `${row.truth}: ${row.how}`);
+      setTruth(node.lastElementChild.firstElementChild, row.truth, row.how, row.value);
     },
   );
 }
@@ -60,11 +62,6 @@ export function sourceItem(title, where, url) {
 /** @param {StepEntry} entry */
 export function momentName(entry) {
   return entry.command ? `between steps` : `step ${entry.step}`;
-}
-
-/** @param {Element} node */
-export function themeOf(node) {
-  return node.closest("[data-theme]")?.getAttribute("data-theme") ?? "light";
 }
 
 export function truthLegend() {
@@ -106,15 +103,16 @@ export function sourceText(source) {
 export function promptText(request) {
   if (!request) return "";
   if (request.prompt) return request.prompt;
-  if (request.prompt_pieces) return request.prompt_pieces.join("");
-  return `token ids ${(request.prompt_token_ids ?? []).slice(0, 200).join(" ")}`;
+  const pieces = promptPieces(request);
+  return hasTexts(request) ? pieces.join("") : `token ids ${pieces.slice(0, 200).join(" ")}`;
 }
 
 /** @param {any} request */
 export function outputText(request) {
-  const ids = Object.values(request?.output_token_ids ?? {});
-  if (request?.output_pieces) return Object.values(request.output_pieces).join("");
-  return ids.length ? `token ids ${ids.slice(-200).join(" ")}` : "(nothing yet)";
+  if (!request) return "(nothing yet)";
+  const pieces = outputPieces(request);
+  if (!pieces.length) return "(nothing yet)";
+  return hasTexts(request) ? pieces.join("") : `token ids ${pieces.slice(-200).join(" ")}`;
 }
 
 /** @param {any} request */
@@ -124,91 +122,49 @@ export function tableText(request) {
   return `${plural(blocks.length, "block")}: ${ranges(/** @type {number[]} */ (blocks), 24)}`;
 }
 
-/** @param {any} block @returns {LiveRow[]} */
-export function blockRows(block) {
-  const how = "the block's record in the engine's state";
-  const free = block.ref_cnt === 0;
-  /** @type {LiveRow[]} */
-  const rows = [
-    {
-      name: "held by",
-      value: block.null_block ? "the null block" : plural(block.ref_cnt, "request"),
-      truth: "measured",
-      how: `ref_cnt: ${how}`,
-    },
-  ];
-  rows.push({
-    name: "content",
-    value: block.hash ? `cached ${block.hash}` : "not in the prefix cache",
-    truth: "measured",
-    how,
-  });
-  if (free)
-    rows.push({
-      name: "in the free queue",
-      value: `after ${block.prev ?? "nobody"}, before ${block.next ?? "nobody"}`,
-      truth: "measured",
-      how,
-    });
-  return rows;
-}
-
-/** @param {any} request @param {EventRecord[]} events @returns {LiveRow[]} */
-export function requestRows(request, events) {
+/** @param {Store} store @param {string} id @param {any} request @returns {LiveRow[]} */
+export function requestRows(store, id, request) {
   const how = "the request's record in the engine's state";
   const outputs = Object.keys(request.output_token_ids ?? {}).length;
-  /** @type {LiveRow[]} */
+  const { done, scheduled } = computedAt(store)(id);
+  const next = scheduled ? `, ${scheduled} scheduled in this step` : "";
+  const measured = (/** @type {string} */ name, /** @type {string} */ value, from = how) =>
+    /** @type {LiveRow} */ ({ name, value, truth: "measured", how: from });
   const rows = [
-    { name: "prompt tokens", value: count(request.num_prompt_tokens), truth: "measured", how },
-    {
-      name: "output tokens",
-      value: `${outputs} / ${request.max_tokens}`,
-      truth: "measured",
-      how: "tokens generated, and max_tokens",
-    },
-    {
+    measured("prompt tokens", count(request.num_prompt_tokens)),
+    measured("output tokens", `${outputs} / ${request.max_tokens}`, "generated, and max_tokens"),
+    /** @type {LiveRow} */ ({
       name: "computed",
-      value: `${request.num_computed_tokens} / ${request.num_tokens}`,
-      truth: "measured",
-      how: "num_computed_tokens / num_tokens",
-    },
-    {
-      name: "prefix hit",
-      value: plural(request.hit_tokens ?? 0, "token"),
-      truth: "measured",
-      how: "hit at the latest admission",
-    },
-    { name: "preempted", value: `${request.num_preemptions ?? 0} ×`, truth: "measured", how },
-    ...timeRows(events),
+      value: `${done} / ${request.num_tokens}${next}`,
+      truth: "derived",
+      how: COMPUTED_HOW,
+    }),
+    measured(
+      "hit in the cache",
+      plural(request.hit_tokens ?? 0, "token"),
+      "at the latest admission",
+    ),
+    measured("preempted", `${request.num_preemptions ?? 0} ×`),
+    ...timeRows(store, id),
   ];
-  if (request.priority)
-    rows.push({ name: "priority", value: String(request.priority), truth: "measured", how });
+  if (request.priority) rows.push(measured("priority", String(request.priority)));
   return rows;
 }
 
-/** @param {EventRecord[]} events of one request @returns {LiveRow[]} */
-function timeRows(events) {
-  const began = events.find((event) => event.type === "request_submitted");
-  const texts = events.filter((event) => event.type === "text_emitted");
-  const note = "from the log's clock; time in which the engine stood paused counts";
+/** @param {Store} store @param {string} id @returns {LiveRow[]} */
+function timeRows(store, id) {
+  const { first, last, mean } = timingOf(store, id);
+  const note = "; time in which the engine stood paused counts";
   /** @type {LiveRow[]} */
   const rows = [];
-  if (began && texts.length) {
-    rows.push({
-      name: "time to first token",
-      value: micros(texts[0].t_us - began.t_us),
-      truth: "measured",
-      how: `first text_emitted - request_submitted, ${note}`,
-    });
-  }
-  if (texts.length > 1) {
-    const mean = (texts[texts.length - 1].t_us - texts[0].t_us) / (texts.length - 1);
-    rows.push({
-      name: "mean time between tokens",
-      value: micros(mean),
-      truth: "derived",
-      how: `(last - first text_emitted) ÷ ${texts.length - 1}, ${note}`,
-    });
-  }
+  const add = (
+    /** @type {string} */ name,
+    /** @type {number} */ us,
+    /** @type {TruthKind} */ truth,
+    /** @type {string} */ how,
+  ) => rows.push({ name, value: micros(us), truth, how: how + note });
+  if (first) add("time to first token", first.us, "measured", FIRST_HOW);
+  if (last) add("latest time between tokens", last.us, "measured", LAST_HOW);
+  if (mean) add("mean time between tokens", mean.us, "derived", meanHow(mean.gaps));
   return rows;
 }

@@ -5,6 +5,18 @@
 
 const THEME_EVERY = 1000;
 
+/** The element that has the theme of what a node is in. @param {Element} node @returns {Element} */
+export function themedOf(node) {
+  const host = node.getRootNode();
+  const outer = host instanceof ShadowRoot ? host.host : null;
+  return node.closest("[data-theme]") ?? outer?.closest("[data-theme]") ?? document.documentElement;
+}
+
+/** @param {Element} node @returns {"light"|"dark"} */
+export function themeOf(node) {
+  return themedOf(node).getAttribute("data-theme") === "dark" ? "dark" : "light";
+}
+
 /** The theme is what Streamlit's background says: it has no flag, and it can change at any time. */
 export class Theme {
   /** @param {HTMLElement} root @param {() => void} onChange */

@@ -4,9 +4,11 @@
  * command the engine; behind the head they walk through what was recorded.
  */
 import { STEP_PHASES } from "../core/records.js";
-import { Store } from "../core/store.js";
-import { count, plural } from "../words/format.js";
+import { does, plural } from "../words/format.js";
 import { el, icon, setAttribute, setText } from "./dom.js";
+import { themeOf } from "./theme.js";
+
+/** @import { Store } from "../core/store.js" */
 
 const SPEEDS = ["0.5", "1", "2", "4", "8", "16", "free"];
 /** Between two ticks of the scrubber, in pixels. */
@@ -370,7 +372,7 @@ export class Transport {
     const { store, ticks } = this;
     const width = ticks.clientWidth;
     const ratio = devicePixelRatio || 1;
-    const key = `${store.header?.trace_id} ${store.head} ${width} ${ratio} ${store.document ? ticks.closest("[data-theme]")?.getAttribute("data-theme") : ""}`;
+    const key = `${store.header?.trace_id} ${store.head} ${width} ${ratio} ${themeOf(ticks)}`;
     if (!force && key === this.ticksKey) return;
     this.ticksKey = key;
     const height = ticks.clientHeight;
@@ -464,22 +466,21 @@ function loadingHint(status) {
  */
 function engineHint(store) {
   const requests = store.state.requests ?? {};
-  let door = 0;
+  let submitted = 0;
   let inside = 0;
   for (const id in requests) {
-    if (requests[id].status === "submitted") door += 1;
+    if (requests[id].status === "submitted") submitted += 1;
     else if (requests[id].status !== "finished") inside += 1;
   }
   const next = store.headEngine.next_phase ?? "arrive";
   if (store.headEngine.mode === "running") {
     return {
       kind: "",
-      text: door + inside ? "" : "The engine runs and has nothing to do. Send a prompt.",
+      text: submitted + inside ? "" : "The engine runs and has nothing to do. Send a prompt.",
     };
   }
-  if (door) {
-    const who =
-      door === 1 ? "1 request waits at the door" : `${count(door)} requests wait at the door`;
+  if (submitted) {
+    const who = does(submitted, "request", "waits", "wait") + " for the next step";
     return {
       kind: "call",
       text: next === "arrive" ? `${who}: press Step or Run.` : `${who}; paused before ${next}.`,

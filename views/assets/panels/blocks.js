@@ -1,19 +1,26 @@
 // @ts-check
 /** Virtual KV-cache allocation: a request's logical blocks beside the physical pool. */
-import { Store } from "../core/store.js";
-import { traceIndex } from "../core/trace_index.js";
-import { el, reconcile, setText } from "../page/dom.js";
+import { USED_HOW } from "../core/pool.js";
+import { el, reconcile } from "../page/dom.js";
+import { setTruth, truth } from "../page/truth.js";
 import { requestColour } from "../words/colours.js";
 import { eventPhrase } from "../words/events.js";
-import { count, percent, plural, quote, truth } from "../words/format.js";
-import { TOUCH, USED, blockFacts, model, sentence, waste } from "./blocks_model.js";
+import { count, percent, plural, ranges } from "../words/format.js";
+import { USED, blockFacts, model, sentence, waste } from "./blocks_model.js";
 import { PoolPlane } from "./blocks_pool.js";
 import { LogicalTable } from "./blocks_table.js";
-import { KIND_WORDS, OUTLINES } from "./blocks_words.js";
+import { OUTLINES, factRows } from "./blocks_words.js";
 import { Plane } from "./canvas.js";
+import { momentKey } from "./cursor.js";
 import { Sentence, Twin, legend, redrawOnChange } from "./parts.js";
 
-/** @import { LogicalBlock, Model } from "./blocks_model.js" */
+/** @import { Store } from "../core/store.js" */
+/** @import { TruthKind } from "../page/truth.js" */
+/** @import { LogicalBlock, Model, TOUCH } from "./blocks_model.js" */
+
+const WASTE_HOW =
+  "(blocks × block_size − tokens) / (blocks × block_size); tokens with KV, or scheduled in this " +
+  "step; shared blocks count once";
 
 class BlocksPanel {
   /** @param {HTMLElement} root @param {Store} store */
@@ -26,7 +33,9 @@ class BlocksPanel {
     this.stats = el("dl", { class: "gbp-stats" });
     this.touches = el("ul", { class: "gbp-touches" });
     this.queue = el("ol", { class: "gbp-queue" });
-    this.queueTitle = el("h3", { class: "gbp-title" });
+    this.queueSize = el("span");
+    this.queueTitle = el("h3", { class: "gbp-title" }, "Free queue, in order: ", this.queueSize);
+    this.queueMore = el("p", { class: "gbp-more" });
     this.detail = el("section", { class: "gbp-section gbp-detail" });
     this.waste = el("section", { class: "gbp-section gbp-waste" });
     this.links = new Plane("", "gbp-links");
@@ -50,7 +59,7 @@ class BlocksPanel {
     this.below = el(
       "div",
       { class: "gbp-below" },
-      el("section", { class: "gbp-section" }, this.queueTitle, this.queue),
+      el("section", { class: "gbp-section" }, this.queueTitle, this.queue, this.queueMore),
       this.detail,
       this.waste,
     );
@@ -88,7 +97,7 @@ class BlocksPanel {
   update(force = false) {
     const { store } = this;
     const { request, block } = store.selection ?? {};
-    const key = `${traceIndex(store).traceId} ${store.records.length} ${store.cursor} ${request} ${block}`;
+    const key = `${momentKey(store)} ${request} ${block}`;
     if (!force && key === this.key) return;
     this.key = key;
     this.data = model(store);
@@ -105,7 +114,8 @@ class BlocksPanel {
     this.drawWaste(this.data);
     this.drawLinks();
     this.pool.plane.label(
-      `The pool: ${this.data.pool.used} of ${this.data.pool.size} blocks in use, ${this.data.pool.free} free. Arrow keys move from block to block.`,
+      `The pool: ${this.data.pool.used} of ${this.data.pool.size} blocks in use, ` +
+        `${this.data.pool.free} free. Arrow keys move from block to block.`,
     );
     this.twin.later();
   }
@@ -128,55 +138,54 @@ class BlocksPanel {
   drawStats(data) {
     const { pool, counters } = data;
     const asked = counters.prefix_queries ?? 0;
-    /** @type {[string, string, string, string][]} */
+    const hits = counters.prefix_hits ?? 0;
+    const hitAside = asked ? `${count(hits)} of ${plural(asked, "token")}` : "";
+    /** @type {{name: string, value: string, truth: TruthKind, how: string, aside?: string}[]} */
     const items = [
-      [
-        "in use",
-        count(pool.used),
-        `measured: blocks with a reference count above 0, of ${count(pool.size)}; block 0 is never given`,
-        `of ${count(Math.max(0, pool.size - 1))} blocks`,
-      ],
-      ["shared", count(pool.shared), "measured: blocks with a reference count above 1", ""],
-      [
-        "free",
-        count(pool.free),
-        "measured: blocks in the free queue",
-        pool.freeCached ? `${count(pool.freeCached)} still cached` : "",
-      ],
-      [
-        "waste",
-        percent(data.waste.share),
-        "derived: (blocks × block_size − tokens) / (blocks × block_size)",
-        "",
-      ],
-      [
-        "prefix hits",
-        asked ? percent((counters.prefix_hits ?? 0) / asked) : "–",
-        `derived: ${count(counters.prefix_hits ?? 0)} of ${count(asked)} tokens looked up so far`,
-        asked
-          ? `${count(counters.prefix_hits ?? 0)} of ${count(asked)} tokens`
-          : data.caching
-            ? ""
-            : "caching is off",
-      ],
+      {
+        name: "in use",
+        value: count(pool.used),
+        truth: "derived",
+        how: `used blocks = ${USED_HOW}`,
+        aside: `of ${plural(Math.max(0, pool.size - 1), "block")}`,
+      },
+      {
+        name: "shared",
+        value: count(pool.shared),
+        truth: "measured",
+        how: "blocks with a reference count above 1",
+      },
+      {
+        name: "free",
+        value: count(pool.free),
+        truth: "measured",
+        how: `length of the free queue; ${count(pool.freeCached)} of its blocks have a hash`,
+        aside: pool.freeCached ? `${count(pool.freeCached)} still cached` : "",
+      },
+      { name: "waste", value: percent(data.waste.share), truth: "derived", how: WASTE_HOW },
+      {
+        name: "prefix hits",
+        value: asked ? percent(hits / asked) : "–",
+        truth: "derived",
+        how: `prefix_hits ÷ prefix_queries = ${count(hits)} ÷ ${count(asked)} tokens`,
+        aside: data.caching ? hitAside : "caching is off",
+      },
     ];
     reconcile(
       this.stats,
       items,
-      ([name]) => name,
-      ([name]) =>
+      (item) => item.name,
+      (item) =>
         el(
           "div",
           {},
-          el("dt", { text: name }),
-          el("dd", {}, el("span", { class: "gbp-num gb-truth" }), el("small")),
+          el("dt", { text: item.name }),
+          el("dd", {}, el("span", { class: "gbp-num" }), el("small")),
         ),
-      (node, [, value, how, aside]) => {
+      (node, item) => {
         const [number, small] = node.lastChild.children;
-        setText(number, value);
-        number.title = how;
-        number.dataset.truth = how.split(":")[0];
-        setText(small, aside);
+        setTruth(number, item.truth, item.how, item.value);
+        setTruth(small, item.truth, item.how, item.aside ?? "");
       },
     );
   }
@@ -197,16 +206,18 @@ class BlocksPanel {
         ),
       (node, [, name]) => {
         const blocks = data.touched[/** @type {keyof typeof TOUCH} */ (name)];
-        setText(node.children[1], String(blocks.length));
+        const which = blocks.length ? `: ${ranges(blocks, 12)}` : "";
+        const how = `${plural(blocks.length, "block")} named by this step's events${which}`;
+        setTruth(node.children[1], "measured", how, String(blocks.length));
         node.classList.toggle("is-none", blocks.length === 0);
-        node.title = `measured: ${plural(blocks.length, "block")} named by this step's events${blocks.length ? `: ${blocks.slice(0, 24).join(", ")}` : ""}`;
       },
     );
   }
 
   /** @param {Model} data */
   drawQueue(data) {
-    setText(this.queueTitle, `Free queue, in order: ${plural(data.queue.length, "block")}`);
+    const size = plural(data.queue.length, "block");
+    setTruth(this.queueSize, "measured", "length of the free queue", size);
     reconcile(
       this.queue,
       data.queue.first,
@@ -221,11 +232,19 @@ class BlocksPanel {
         chip.classList.toggle("is-cached", item.hashed);
         chip.classList.toggle("is-next", item === data.queue.first[0]);
         chip.classList.toggle("is-selected", this.store.selection?.block === item.block);
-        chip.title = `measured: block ${item.block}${item === data.queue.first[0] ? ", given next" : ""}${item.hashed ? ", its content is still cached; giving it evicts that" : ", empty"}`;
+        const next = item === data.queue.first[0] ? ", given next" : "";
+        const what = item.hashed ? "its content is still cached; giving it evicts that" : "empty";
+        chip.title = `measured: block ${item.block}${next}, ${what}`;
       },
     );
     const more = data.queue.length - data.queue.first.length;
-    this.queue.dataset.more = more > 0 ? `+${count(more)} more` : "";
+    this.queueMore.hidden = more <= 0;
+    setTruth(
+      this.queueMore,
+      "derived",
+      `length of the free queue - the ${data.queue.first.length} shown`,
+      `+${count(more)} more`,
+    );
   }
 
   /** @param {Model} data */
@@ -242,29 +261,9 @@ class BlocksPanel {
       return;
     }
     const facts = blockFacts(this.store, data.pool, id);
-    const rows = [
-      ["state", KIND_WORDS[facts.kind]],
-      [
-        "owners",
-        facts.owners.map((owner) => `${owner.request} L${owner.logical}`).join(", ") || "nobody",
-      ],
-      ["references", String(facts.refs)],
-      ["hash", facts.hash || "none"],
-    ];
-    if (facts.kind === USED) rows.push(["fill", `${facts.fill} of ${data.pool.blockSize} tokens`]);
-    if (facts.place >= 0)
-      rows.push([
-        "free queue",
-        facts.place === 0 ? "first: given next" : `${plural(facts.place, "block")} before it`,
-      ]);
-    if (facts.text) rows.push(["content", quote(facts.text, 140)]);
     const list = el("dl", { class: "gbp-facts" });
-    for (const [name, value] of rows) {
-      const how =
-        name === "fill"
-          ? truth("derived", "num_computed_tokens of its owner − logical index × block size", value)
-          : truth("measured", "the engine's state at the cursor", value);
-      list.append(el("dt", { text: name }), el("dd", {}, how));
+    for (const row of factRows(facts, data.pool.blockSize)) {
+      list.append(el("dt", { text: row.name }), el("dd", {}, truth(row.truth, row.how, row.value)));
     }
     if (facts.last) {
       const link = el("button", {
@@ -280,20 +279,17 @@ class BlocksPanel {
 
   /** @param {Model} data */
   drawWaste(data) {
-    const formula = (/** @type {string} */ who, /** @type {ReturnType<typeof waste>} */ part) =>
-      el(
+    const formula = (/** @type {string} */ who, /** @type {ReturnType<typeof waste>} */ part) => {
+      const room = `${count(part.blocks)} × ${part.blockSize}`;
+      const sum = `(${room} − ${count(part.tokens)}) / (${room}) = ${percent(part.share)}`;
+      return el(
         "p",
         { class: "gbp-formula" },
         el("b", { text: who }),
         " ",
-        part.blocks === 0
-          ? "holds no blocks"
-          : truth(
-              "derived",
-              "(blocks × block_size − tokens) / (blocks × block_size); shared blocks count once",
-              `(${count(part.blocks)} × ${part.blockSize} − ${count(part.tokens)}) / (${count(part.blocks)} × ${part.blockSize}) = ${percent(part.share)}`,
-            ),
+        part.blocks === 0 ? "holds no blocks" : truth("derived", WASTE_HOW, sum),
       );
+    };
     const lines = [formula("pool", data.waste)];
     if (data.request) lines.push(formula(data.request.id, data.request.waste));
     this.waste.replaceChildren(
@@ -301,7 +297,9 @@ class BlocksPanel {
       ...lines,
       el("p", {
         class: "gbp-more",
-        text: "(blocks × block size − tokens) / (blocks × block size). Only the last block of a request can be part empty.",
+        text:
+          "(blocks × block size − tokens) / (blocks × block size). Only the last block of a " +
+          "request can be part empty.",
       }),
     );
   }
@@ -406,6 +404,7 @@ class BlocksPanel {
 function poolLegend() {
   return legend([
     ["is-used", "in use, filled from below, in its owner's colour"],
+    ["is-scheduled", "scheduled in this step, not computed yet"],
     ["is-shared", "shared, with its count"],
     ["is-hashed", "corner: content is hashed"],
     ["is-freecached", "free, still cached"],

@@ -5,12 +5,16 @@
  * Owners, counts and hashes are the state at the cursor; what this step took, hit, cached, evicted
  * and freed are its events.
  */
-import { Store } from "../core/store.js";
+import { computedAt } from "../core/computed.js";
+import { poolUse } from "../core/pool.js";
+import { textBetween } from "../core/tokens.js";
 import { traceIndex } from "../core/trace_index.js";
 import { blockParts } from "../words/blocks.js";
 import { atCursor, sentenceOf, shownRequest, stepOf } from "./cursor.js";
 
+/** @import { Computed } from "../core/computed.js" */
 /** @import { EventRecord } from "../core/records.js" */
+/** @import { Store } from "../core/store.js" */
 
 const QUEUE_SHOWN = 40;
 const MAX_LOGICAL = 160;
@@ -41,6 +45,7 @@ const TOUCH_OF_EVENT = {
  * @property {Uint8Array} kind
  * @property {Uint16Array} refs
  * @property {Uint16Array} fill tokens with KV in a block that is used
+ * @property {Uint16Array} scheduled tokens that get theirs when this step's forward has run
  * @property {Uint8Array} hashed
  * @property {Int32Array} owner index into `owners`, -1: nobody
  * @property {Int32Array} second another owner of a shared block
@@ -49,10 +54,11 @@ const TOUCH_OF_EVENT = {
  * @property {number} free
  * @property {number} freeCached
  * @property {number} shared
- * @property {number} tokens in used blocks
+ * @property {number} tokens in used blocks, with KV or scheduled
  */
 /**
- * @typedef {{logical: number, block: number, from: number, to: number, fill: number, refs: number, hash: string, text: string, touch: number}} LogicalBlock
+ * @typedef {{logical: number, block: number, from: number, to: number, fill: number,
+ *   scheduled: number, refs: number, hash: string, text: string, touch: number}} LogicalBlock
  */
 
 /** @param {Store} store */
@@ -61,7 +67,7 @@ export function model(store) {
   const state = store.state ?? {};
   const touched = touchedBy(events);
   const marks = marksOf(touched);
-  const pool = poolOf(state, store.header?.config ?? {});
+  const pool = poolAt(store);
   return {
     sentence: sentence(store),
     step: stepOf(store),
@@ -79,6 +85,11 @@ export function model(store) {
 /** The sentence that the panel opens with. @param {Store} store */
 export function sentence(store) {
   return sentenceOf(store, blockParts);
+}
+
+/** The pool at the cursor. @param {Store} store */
+export function poolAt(store) {
+  return poolOf(store.state ?? {}, store.header?.config ?? {}, computedAt(store));
 }
 
 /** @typedef {ReturnType<typeof model>} Model */
@@ -111,10 +122,14 @@ function marksOf(touched) {
   return marks;
 }
 
-/** @param {any} state @param {any} config @returns {Pool} */
-function poolOf(state, config) {
+/**
+ * @param {any} state @param {any} config @param {(id: string) => Computed} computed
+ * @returns {Pool}
+ */
+function poolOf(state, config, computed) {
   const size = config.num_gpu_blocks ?? Object.keys(state.blocks ?? {}).length;
   const blockSize = config.block_size ?? 16;
+  const { used, free } = poolUse(state, config);
   /** @type {Pool} */
   const pool = {
     size,
@@ -122,38 +137,50 @@ function poolOf(state, config) {
     kind: new Uint8Array(size),
     refs: new Uint16Array(size),
     fill: new Uint16Array(size),
+    scheduled: new Uint16Array(size),
     hashed: new Uint8Array(size),
     owner: new Int32Array(size).fill(-1),
     second: new Int32Array(size).fill(-1),
     owners: [],
-    used: 0,
-    free: 0,
+    used,
+    free,
     freeCached: 0,
     shared: 0,
     tokens: 0,
   };
-  addOwners(pool, state.requests ?? {});
+  addOwners(pool, state.requests ?? {}, computed);
   addBlocks(pool, state.blocks ?? {});
   return pool;
 }
 
-/** @param {Pool} pool @param {Record<string, any>} requests */
-function addOwners(pool, requests) {
+/**
+ * @param {Pool} pool @param {Record<string, any>} requests
+ * @param {(id: string) => Computed} computed
+ */
+function addOwners(pool, requests, computed) {
   for (const id of Object.keys(requests)) {
-    const { block_table: table, num_computed_tokens: computed = 0 } = requests[id];
+    const table = requests[id].block_table;
     if (!table) continue;
+    const { done, scheduled } = computed(id);
     const place = pool.owners.push(id) - 1;
     for (const logical of Object.keys(table)) {
       const block = table[logical];
-      const fill = Math.max(
-        0,
-        Math.min(pool.blockSize, computed - Number(logical) * pool.blockSize),
-      );
-      if (fill > pool.fill[block]) pool.fill[block] = fill;
+      const from = Number(logical) * pool.blockSize;
+      const given = within(done + scheduled - from, pool.blockSize);
+      const waits = given - within(done - from, pool.blockSize);
+      // Who hits a block that another request computes in this step has to wait for it as well.
+      const whole = Math.max(pool.fill[block] + pool.scheduled[block], given);
+      pool.scheduled[block] = Math.max(pool.scheduled[block], waits);
+      pool.fill[block] = whole - pool.scheduled[block];
       if (pool.owner[block] < 0) pool.owner[block] = place;
       else if (pool.second[block] < 0) pool.second[block] = place;
     }
   }
+}
+
+/** @param {number} tokens @param {number} size @returns {number} no fewer than 0, no more than fit */
+function within(tokens, size) {
+  return Math.max(0, Math.min(size, tokens));
 }
 
 /** @param {Pool} pool @param {Record<string, any>} blocks */
@@ -166,15 +193,11 @@ function addBlocks(pool, blocks) {
     if (block.null_block) pool.kind[id] = NULL_BLOCK;
     else if (block.ref_cnt > 0) {
       pool.kind[id] = USED;
-      pool.used += 1;
-      pool.tokens += pool.fill[id];
+      pool.tokens += pool.fill[id] + pool.scheduled[id];
       if (block.ref_cnt > 1) pool.shared += 1;
-    } else {
-      pool.free += 1;
-      if (block.hash) {
-        pool.kind[id] = CACHED_FREE;
-        pool.freeCached += 1;
-      }
+    } else if (block.hash) {
+      pool.kind[id] = CACHED_FREE;
+      pool.freeCached += 1;
     }
   }
 }
@@ -197,23 +220,23 @@ function requestOf(state, id, pool, marks) {
   if (!request || id === null) return null;
   const table = request.block_table ?? {};
   const places = Object.keys(table).map(Number);
-  const pieces = piecesOf(request);
   const size = pool.blockSize;
-  const computed = request.num_computed_tokens ?? 0;
+  const given = request.num_computed_tokens ?? 0;
   /** @type {LogicalBlock[]} */
   const blocks = places.slice(-MAX_LOGICAL).map((logical) => {
     const block = table[logical];
     const from = logical * size;
-    const to = Math.min(from + size, Math.max(request.num_tokens ?? 0, computed));
+    const to = Math.min(from + size, Math.max(request.num_tokens ?? 0, given));
     return {
       logical,
       block,
       from,
       to,
-      fill: Math.max(0, Math.min(size, computed - from)),
+      fill: pool.fill[block],
+      scheduled: pool.scheduled[block],
       refs: pool.refs[block],
       hash: state.blocks?.[block]?.hash ?? "",
-      text: pieces(from, to),
+      text: textBetween(request, from, to),
       touch: marks.get(block) ?? 0,
     };
   });
@@ -221,32 +244,10 @@ function requestOf(state, id, pool, marks) {
     id,
     status: request.status,
     tokens: request.num_tokens ?? 0,
-    computed,
-    hit: request.hit_tokens ?? 0,
     held: places.length,
     left: places.length - blocks.length,
     blocks,
-    waste: waste(places.length, size, Math.min(computed, places.length * size)),
-  };
-}
-
-/**
- * Text of a request's tokens from one place to another.
- * @param {any} request @returns {(from: number, to: number) => string}
- */
-function piecesOf(request) {
-  const prompt = request.num_prompt_tokens ?? 0;
-  const asText = Boolean(request.prompt_pieces);
-  return (from, to) => {
-    const words = [];
-    for (let k = from; k < to; k += 1) {
-      if (k < prompt) words.push(asText ? request.prompt_pieces[k] : request.prompt_token_ids?.[k]);
-      else
-        words.push(
-          asText ? request.output_pieces?.[k - prompt] : request.output_token_ids?.[k - prompt],
-        );
-    }
-    return words.filter((word) => word !== undefined).join(asText ? "" : " ");
+    waste: waste(places.length, size, Math.min(given, places.length * size)),
   };
 }
 
@@ -279,11 +280,10 @@ export function blockFacts(store, pool, id) {
       if (table[logical] !== id) continue;
       const from = Number(logical) * pool.blockSize;
       owners.push({ request: name, logical: Number(logical) });
-      if (!text)
-        text = piecesOf(requests[name])(
-          from,
-          Math.min(from + pool.blockSize, requests[name].num_tokens ?? 0),
-        );
+      if (!text) {
+        const end = Math.min(from + pool.blockSize, requests[name].num_tokens ?? 0);
+        text = textBetween(requests[name], from, end);
+      }
       break;
     }
   }
@@ -295,6 +295,7 @@ export function blockFacts(store, pool, id) {
     refs: pool.refs[id],
     hash: block?.hash ?? "",
     fill: pool.fill[id],
+    scheduled: pool.scheduled[id],
     text,
     place:
       pool.kind[id] === EMPTY || pool.kind[id] === CACHED_FREE ? placeInQueue(store.state, id) : -1,

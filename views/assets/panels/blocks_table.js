@@ -1,18 +1,21 @@
 // @ts-check
 /** A request's logical block table. */
-import { Store } from "../core/store.js";
 import { el, reconcile, setAttribute, setText } from "../page/dom.js";
+import { setTruth } from "../page/truth.js";
 import { requestColour } from "../words/colours.js";
 import { plural, visible } from "../words/format.js";
-import { OUTLINES } from "./blocks_words.js";
+import { OUTLINES, fillWords } from "./blocks_words.js";
 
+/** @import { Store } from "../core/store.js" */
 /** @import { LogicalBlock, Model, Pool } from "./blocks_model.js" */
 
 export class LogicalTable {
   /** @param {Store} store */
   constructor(store) {
     this.store = store;
-    this.title = el("h3", { class: "gbp-title" });
+    this.whose = el("span");
+    this.size = el("span");
+    this.title = el("h3", { class: "gbp-title" }, this.whose, this.size);
     this.body = el("tbody");
     this.table = /** @type {HTMLTableElement} */ (
       el(
@@ -48,23 +51,19 @@ export class LogicalTable {
     const { request, pool } = model;
     this.scroll.hidden = !request || request.held === 0;
     if (!request) {
-      setText(this.title, "Block table");
-      setText(this.note, "No request yet.");
+      setText(this.whose, "Block table");
+      setText(this.size, "");
+      this.plainNote("No request yet.");
       return;
     }
     this.element.style.setProperty("--gbp-hue", requestColour(request.id, theme));
-    setText(
-      this.title,
-      `Block table of ${request.id} (${request.status}): ${plural(request.held, "block")}`,
-    );
-    setText(
-      this.note,
-      request.held === 0
-        ? this.emptyWords(request)
-        : request.left > 0
-          ? `${plural(request.left, "block")} before these`
-          : "",
-    );
+    setText(this.whose, `Block table of ${request.id} (${request.status}): `);
+    const size = plural(request.held, "block");
+    setTruth(this.size, "measured", "length of block_table in the request's record", size);
+    const before = request.left > 0 ? `${plural(request.left, "block")} before these` : "";
+    const how = `length of block_table - the ${request.blocks.length} shown`;
+    if (before) setTruth(this.note, "derived", how, before);
+    else this.plainNote(request.held === 0 ? this.emptyWords(request) : "");
     this.note.hidden = this.note.textContent === "";
     reconcile(
       this.body,
@@ -73,6 +72,14 @@ export class LogicalTable {
       () => this.row(),
       (row, item) => this.fillRow(row, item, pool),
     );
+  }
+
+  /** @param {string} text */
+  plainNote(text) {
+    this.note.className = "gbp-more";
+    this.note.removeAttribute("title");
+    this.note.removeAttribute("data-truth");
+    setText(this.note, text);
   }
 
   /** @param {{id: string, status: string}} request */
@@ -90,7 +97,7 @@ export class LogicalTable {
       el("th", { scope: "row" }),
       el("td", { class: "gbp-range" }),
       el("td", { class: "gbp-content" }),
-      el("td", {}, el("span", { class: "gbp-fill" }, el("i"))),
+      el("td", {}, el("span", { class: "gbp-fill" }, el("i"), el("i", { class: "is-next" }))),
       el("td", {}, button),
     );
     row.addEventListener("click", () => this.store.select({ block: Number(button.dataset.block) }));
@@ -100,7 +107,8 @@ export class LogicalTable {
   /** @param {any} row @param {LogicalBlock} item @param {Pool} pool */
   fillRow(row, item, pool) {
     const chosen = this.store.selection?.block === item.block;
-    const key = `${item.block} ${item.to} ${item.fill} ${item.refs} ${item.hash} ${item.text.length} ${item.touch} ${chosen}`;
+    const { block: id, to, fill: full, scheduled, refs, hash, touch } = item;
+    const key = [id, to, full, scheduled, refs, hash, item.text.length, touch, chosen].join(" ");
     if (row.__shown === key) return;
     row.__shown = key;
     const [logical, range, content, fill, block] = row.children;
@@ -108,12 +116,16 @@ export class LogicalTable {
     setText(range, item.to > item.from ? `${item.from}–${item.to - 1}` : `${item.from}–`);
     setText(content, visible(item.text));
     content.title = item.text;
-    fill.firstChild.firstChild.style.width = `${(item.fill / pool.blockSize) * 100}%`;
-    fill.title = `derived: ${item.fill} of ${pool.blockSize} tokens, num_computed_tokens - ${item.logical} × ${pool.blockSize}`;
+    const [done, next] = fill.firstChild.children;
+    done.style.width = `${(full / pool.blockSize) * 100}%`;
+    next.style.width = `${(scheduled / pool.blockSize) * 100}%`;
+    const formula = `num_computed_tokens - ${item.logical} × ${pool.blockSize}`;
+    fill.title = `derived: ${fillWords(item, pool.blockSize)}; ${formula}`;
     const button = block.firstChild;
-    button.dataset.block = String(item.block);
-    setText(button, item.refs > 1 ? `${item.block} ×${item.refs}` : String(item.block));
-    button.title = `measured: physical block ${item.block}${item.refs > 1 ? `, held by ${item.refs} requests` : ""}${item.hash ? `, hash ${item.hash}` : ", no hash yet"}`;
+    button.dataset.block = String(id);
+    setText(button, refs > 1 ? `${id} ×${refs}` : String(id));
+    const held = refs > 1 ? `, held by ${refs} requests` : "";
+    button.title = `measured: physical block ${id}${held}, ${hash ? `hash ${hash}` : "no hash yet"}`;
     setAttribute(row, "data-touch", OUTLINES.find(([bit]) => item.touch & bit)?.[1] ?? null);
     row.classList.toggle("is-hashed", item.hash !== "");
     row.classList.toggle("is-selected", chosen);

@@ -1,9 +1,11 @@
 // @ts-check
 /** One block in words. */
-import { plural } from "../words/format.js";
-import { TOUCH, USED, blockFacts } from "./blocks_model.js";
+import { COMPUTED_HOW } from "../core/computed.js";
+import { plural, quote } from "../words/format.js";
+import { TOUCH, USED } from "./blocks_model.js";
 
-/** @import { Model } from "./blocks_model.js" */
+/** @import { LiveRow } from "../boxes/live.js" */
+/** @import { Model, blockFacts } from "./blocks_model.js" */
 
 /** @type {[number, string, string, string][]} bit, name, CSS colour, line or badge */
 export const OUTLINES = [
@@ -22,13 +24,20 @@ export const KIND_WORDS = [
   "the null block, never given",
 ];
 
+/** @param {{fill: number, scheduled: number}} block @param {number} size */
+export function fillWords({ fill, scheduled }, size) {
+  const next = scheduled ? `, ${scheduled} more scheduled in this step` : "";
+  return `${fill} of ${plural(size, "token")}${next}`;
+}
+
 /** @param {ReturnType<typeof blockFacts>} facts @param {Model} model @returns {string[]} */
 export function blockLines(facts, model) {
   const lines = [`Block ${facts.id}: ${KIND_WORDS[facts.kind]}`];
   for (const owner of facts.owners.slice(0, 4))
     lines.push(`${owner.request}, logical block ${owner.logical}`);
-  if (facts.kind === USED)
-    lines.push(`${facts.fill} of ${model.pool.blockSize} tokens, held by ${facts.refs}`);
+  if (facts.kind === USED) {
+    lines.push(`${fillWords(facts, model.pool.blockSize)}, held by ${facts.refs}`);
+  }
   if (facts.place >= 0)
     lines.push(
       facts.place === 0
@@ -39,8 +48,36 @@ export function blockLines(facts, model) {
   const bits = model.marks.get(facts.id) ?? 0;
   const did = OUTLINES.filter(([bit]) => bits & bit).map(([, name]) => name);
   if (did.length) lines.push(`in this step: ${did.join(", ")}`);
-  lines.push(
-    "measured: the engine's state at the cursor; fill is derived from num_computed_tokens",
-  );
+  lines.push(`measured: the engine's state at the cursor; its fill is derived: ${COMPUTED_HOW}`);
   return lines;
+}
+
+/**
+ * A block's facts as rows, for the panel and the inspector.
+ * @param {ReturnType<typeof blockFacts>} facts @param {number} blockSize
+ * @returns {LiveRow[]}
+ */
+export function factRows(facts, blockSize) {
+  const how = "the engine's state at the cursor";
+  /** @type {LiveRow[]} */
+  const rows = [];
+  const add = (/** @type {string} */ name, /** @type {string} */ value) =>
+    rows.push({ name, value, truth: "measured", how });
+  add("state", KIND_WORDS[facts.kind]);
+  const owners = facts.owners.map((owner) => `${owner.request} L${owner.logical}`);
+  add("owners", owners.join(", ") || "nobody");
+  add("references", String(facts.refs));
+  add("hash", facts.hash || "none");
+  if (facts.kind === USED) {
+    const value = fillWords(facts, blockSize);
+    const formula = `its owner's tokens - logical index × block size; ${COMPUTED_HOW}`;
+    rows.push({ name: "fill", value, truth: "derived", how: formula });
+  }
+  if (facts.place >= 0) {
+    const before =
+      facts.place === 0 ? "first: given next" : `${plural(facts.place, "block")} before it`;
+    rows.push({ name: "free queue", value: before, truth: "derived", how: "its place, counted" });
+  }
+  if (facts.text) add("content", quote(facts.text, 140));
+  return rows;
 }

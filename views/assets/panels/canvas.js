@@ -1,5 +1,6 @@
 // @ts-check
 /** What a panel draws on: a sharp canvas, and the page's colours for it. */
+import { themeOf, themedOf } from "../page/theme.js";
 
 const NAMES = [
   "bg",
@@ -29,10 +30,7 @@ export class Colours {
   /** @param {HTMLElement} root @param {() => void} changed */
   constructor(root, changed) {
     this.root = root;
-    const host = /** @type {ShadowRoot} */ (root.getRootNode()).host;
-    this.source = /** @type {HTMLElement} */ (
-      root.closest("[data-theme]") ?? host?.closest("[data-theme]") ?? document.documentElement
-    );
+    this.source = themedOf(root);
     /** @type {Palette | null} */
     this.cached = null;
     this.observer = new MutationObserver(() => {
@@ -47,7 +45,7 @@ export class Colours {
     if (this.cached) return this.cached;
     const style = getComputedStyle(this.root);
     /** @type {any} */
-    const palette = { theme: this.source.getAttribute("data-theme") === "dark" ? "dark" : "light" };
+    const palette = { theme: themeOf(this.source) };
     for (const name of NAMES) palette[name] = style.getPropertyValue(`--gb-${name}`).trim();
     palette.font ||= "system-ui, sans-serif";
     palette.mono ||= "ui-monospace, monospace";
@@ -125,4 +123,32 @@ export function fit(c, text, width) {
   let cut = text;
   while (cut.length > 1 && c.measureText(`${cut}…`).width > width) cut = cut.slice(0, -1);
   return `${cut}…`;
+}
+
+/** @type {Map<string, CanvasPattern>} by colour and sharpness */
+const hatches = new Map();
+
+/** A band of slanted lines. @param {CanvasRenderingContext2D} c @param {string} colour */
+export function hatch(c, colour) {
+  const ratio = window.devicePixelRatio || 1;
+  const key = `${colour} ${ratio}`;
+  const known = hatches.get(key);
+  if (known) return known;
+  const size = Math.round(6 * ratio);
+  const tile = document.createElement("canvas");
+  tile.width = size;
+  tile.height = size;
+  const t = /** @type {CanvasRenderingContext2D} */ (tile.getContext("2d"));
+  t.strokeStyle = colour;
+  t.lineWidth = 1.1 * ratio;
+  t.beginPath();
+  for (const shift of [-size, 0, size]) {
+    t.moveTo(shift - 1, size + 1);
+    t.lineTo(shift + size + 1, -1);
+  }
+  t.stroke();
+  const pattern = /** @type {CanvasPattern} */ (c.createPattern(tile, "repeat"));
+  pattern.setTransform(new DOMMatrix().scale(1 / ratio));
+  hatches.set(key, pattern);
+  return pattern;
 }

@@ -1,10 +1,10 @@
 // @ts-check
 /** What the cursor of the store is at, for the panels. */
 import { STEP_PHASES } from "../core/records.js";
-import { Store } from "../core/store.js";
 import { traceIndex } from "../core/trace_index.js";
 import { sentenceParts } from "../words/sentence.js";
 
+/** @import { Store } from "../core/store.js" */
 /** @import { Part, Teller } from "../words/parts.js" */
 
 /**
@@ -65,4 +65,12 @@ export function sentenceOf(store, tell) {
     promptTokens: (id) => index.rows.get(id)?.promptTokens,
     device: store.header?.model?.device,
   });
+}
+
+/**
+ * What changes with the log or the cursor: a panel that was drawn of it need not be again.
+ * @param {Store} store
+ */
+export function momentKey(store) {
+  return `${traceIndex(store).traceId} ${store.records.length} ${store.cursor}`;
 }

@@ -1,12 +1,13 @@
 // @ts-check
 /** The flattened batch: one row a token. */
-import { Store } from "../core/store.js";
+import { hasTexts, pieceAt } from "../core/tokens.js";
 import { onRequestColour, requestColour } from "../words/colours.js";
 import { plural, visible } from "../words/format.js";
 import { Plane, fit, roundRect } from "./canvas.js";
 import { shownRequest } from "./cursor.js";
 import { Tip } from "./parts.js";
 
+/** @import { Store } from "../core/store.js" */
 /** @import { Model } from "./graph_model.js" */
 
 export const LABELS = 62;
@@ -132,11 +133,7 @@ export class BatchStrip {
    */
   text(id, position) {
     const request = this.store.state?.requests?.[id];
-    if (!request?.prompt_pieces) return undefined;
-    const prompt = request.num_prompt_tokens;
-    return position < prompt
-      ? request.prompt_pieces[position]
-      : request.output_pieces?.[position - prompt];
+    return request && hasTexts(request) ? pieceAt(request, position) : undefined;
   }
 
   /**

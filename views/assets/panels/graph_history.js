@@ -1,12 +1,12 @@
 // @ts-check
 /** Steps and how they ran: the time of each, eager or replayed. */
-import { Store } from "../core/store.js";
 import { micros, plural } from "../words/format.js";
 import { Plane, roundRect } from "./canvas.js";
 import { seekStep } from "./cursor.js";
 import { LABELS } from "./graph_batch.js";
 import { Tip } from "./parts.js";
 
+/** @import { Store } from "../core/store.js" */
 /** @import { Model } from "./graph_model.js" */
 
 const HISTORY = 62;

@@ -6,13 +6,14 @@
  * event says.
  */
 import { STEP_PHASES } from "../core/records.js";
-import { Store } from "../core/store.js";
-import { TraceIndex, traceIndex } from "../core/trace_index.js";
+import { traceIndex } from "../core/trace_index.js";
 import { graphParts } from "../words/graph.js";
 import { reasonPhrase } from "../words/reasons.js";
 import { atCursor, sentenceOf, shownRequest } from "./cursor.js";
 
 /** @import { EventRecord } from "../core/records.js" */
+/** @import { Store } from "../core/store.js" */
+/** @import { TraceIndex } from "../core/trace_index.js" */
 
 /** @param {Store} store */
 export function model(store) {
@@ -64,6 +65,7 @@ function dispatchOf(event, batch) {
     eager: mode === "NONE",
     tokens: num_tokens,
     padding: num_padded_tokens - num_tokens,
+    code: event.reason?.code ?? "",
     why: reasonPhrase(event.reason),
     prefill: batch?.facts.prefill_tokens ?? 0,
     decode: batch?.facts.decode_tokens ?? 0,

@@ -1,15 +1,17 @@
 // @ts-check
 /** Prefill & decode lifecycle: requests over steps against the token budget, and their text. */
-import { Store } from "../core/store.js";
+import { computedAt } from "../core/computed.js";
 import { traceIndex } from "../core/trace_index.js";
-import { el, reconcile, setText } from "../page/dom.js";
+import { el, reconcile } from "../page/dom.js";
+import { setTruth } from "../page/truth.js";
 import { plural } from "../words/format.js";
-import { shownRequest } from "./cursor.js";
+import { momentKey, shownRequest } from "./cursor.js";
 import { StreamCard } from "./lifecycle_card.js";
 import { model, sentence } from "./lifecycle_model.js";
 import { Timeline } from "./lifecycle_timeline.js";
 import { Sentence, Twin, legend, redrawOnChange, section } from "./parts.js";
 
+/** @import { Store } from "../core/store.js" */
 /** @import { Model } from "./lifecycle_model.js" */
 
 class LifecyclePanel {
@@ -24,7 +26,9 @@ class LifecyclePanel {
     this.more = el("p", { class: "gbp-more" });
     this.empty = el("p", {
       class: "gbp-empty",
-      text: "No request yet. Send a prompt above: its tokens, its waiting and its share of each step appear here.",
+      text:
+        "No request yet. Send a prompt above: its tokens, its waiting and its share of each step " +
+        "appear here.",
     });
     this.twin = new Twin(
       "Requests over steps, at the cursor",
@@ -57,7 +61,7 @@ class LifecyclePanel {
   update(force = false) {
     const { store } = this;
     const index = traceIndex(store);
-    const key = `${index.traceId} ${store.records.length} ${store.cursor} ${store.selection?.request}`;
+    const key = `${momentKey(store)} ${store.selection?.request}`;
     if (!force && key === this.key) return;
     this.key = key;
     const { width, height } = this.redraw.size(this.timeline.scroll);
@@ -70,7 +74,8 @@ class LifecyclePanel {
     this.sentence.update();
     this.drawCards(data, colours.theme);
     this.timeline.plane.label(
-      `Requests over steps: step ${data.step}, ${plural(data.rows.length, "request")} shown. Arrow keys move through steps and requests.`,
+      `Requests over steps: step ${data.step}, ${plural(data.rows.length, "request")} shown. ` +
+        "Arrow keys move through steps and requests.",
     );
     this.twin.later();
     this.data = data;
@@ -101,25 +106,23 @@ class LifecyclePanel {
       if (!data.streams.some((stream) => stream.id === id)) this.known.delete(id);
     }
     const hidden = data.requests - data.streams.length;
-    setText(
-      this.more,
-      hidden > 0
-        ? `and ${plural(hidden, "request")} more: select one in the timeline to read it`
-        : "",
-    );
+    const how = `requests in the state - the ${data.streams.length} shown`;
+    const more = `and ${plural(hidden, "request")} more: select one in the timeline to read it`;
+    setTruth(this.more, "derived", how, more);
     this.more.hidden = hidden <= 0;
   }
 
   twinRows() {
     const data = this.data;
     if (!data) return [];
+    const computed = computedAt(this.store);
     return data.rows.map((row) => {
       const request = this.store.state.requests?.[row.id];
       const past = row.cells.filter((cell) => !cell.future && cell.tokens !== undefined).slice(-4);
       return [
         row.id,
         request?.status ?? "not there yet",
-        `${request?.num_computed_tokens ?? 0} of ${request?.num_tokens ?? 0}`,
+        `${computed(row.id).done} of ${request?.num_tokens ?? 0}`,
         String(Object.keys(request?.output_token_ids ?? {}).length),
         past.map((cell) => `step ${cell.step}: ${cell.kind} of ${cell.tokens}`).join("; "),
       ];
@@ -149,6 +152,7 @@ function textLegend() {
   return legend([
     ["is-hit", "prefix hit"],
     ["is-now", "computed in this step"],
+    ["is-scheduled", "scheduled in this step, not computed yet"],
     ["is-todo", "not computed yet"],
   ]);
 }

@@ -1,11 +1,16 @@
 // @ts-check
 /** One request's text as it comes, its tokens apart, and how long they took. */
-import { Store } from "../core/store.js";
+import { COMPUTED_HOW } from "../core/computed.js";
+import { FIRST_HOW, meanHow } from "../core/timing.js";
 import { el, reconcile, setAttribute, setText } from "../page/dom.js";
+import { setTruth } from "../page/truth.js";
 import { requestColour } from "../words/colours.js";
-import { count, micros } from "../words/format.js";
+import { count, does, micros, plural } from "../words/format.js";
 import { MAX_PIECES } from "./lifecycle_model.js";
 
+/** @import { Store } from "../core/store.js" */
+/** @import { Interval } from "../core/timing.js" */
+/** @import { TruthKind } from "../page/truth.js" */
 /** @import { Stream } from "./lifecycle_model.js" */
 
 /** One request's text as it comes, its tokens apart, and how long they took. */
@@ -64,8 +69,11 @@ export class StreamCard {
       stream.status === "finished" ? `finished: ${stream.finish}` : stream.status,
     );
     setAttribute(this.status, "data-status", stream.status);
-    setText(this.counts, countsText(stream));
-    this.counts.title = `measured: ${stream.numPrompt} prompt tokens, ${stream.hit} of them a prefix hit at the latest admission; ${stream.output.length} generated, at most ${stream.maxTokens}`;
+    const how =
+      `${plural(stream.numPrompt, "prompt token")}; ${does(stream.hit, "token", "was", "were")} ` +
+      `hit in the cache at the latest admission; ${stream.output.length} generated, ` +
+      `at most ${stream.maxTokens}`;
+    setTruth(this.counts, "measured", how, countsText(stream));
     this.updateBar(stream);
     this.updatePrompt(stream);
     this.updateOutput(stream);
@@ -78,13 +86,14 @@ export class StreamCard {
   /** @param {Stream} stream */
   updateBar(stream) {
     const whole = Math.max(1, stream.known);
-    const now = stream.now ? stream.now.to - stream.now.from : 0;
-    const before = Math.max(0, stream.computed - now);
-    const hit = Math.min(stream.hit, before);
+    const ran = stream.now && !stream.scheduled ? stream.now.to - stream.now.from : 0;
+    const now = Math.min(ran, stream.done);
+    const hit = Math.min(stream.hit, stream.done - now);
     const parts = [
       ["hit", hit],
-      ["done", before - hit],
-      ["now", Math.min(now, stream.computed)],
+      ["done", stream.done - now - hit],
+      ["now", now],
+      ["scheduled", stream.scheduled],
     ];
     reconcile(
       this.bar,
@@ -95,7 +104,12 @@ export class StreamCard {
         node.style.width = `${(Number(size) / whole) * 100}%`;
       },
     );
-    this.bar.title = `derived: ${stream.computed} of ${stream.known} known tokens have KV (num_computed_tokens / num_tokens)`;
+    const next = stream.scheduled
+      ? `, ${does(stream.scheduled, "token", "is", "are")} scheduled in this step`
+      : "";
+    this.bar.title =
+      `derived: ${stream.done} of ${plural(stream.known, "known token")} have KV${next} ` +
+      `(${COMPUTED_HOW})`;
   }
 
   /** @param {Stream} stream */
@@ -150,7 +164,7 @@ export class StreamCard {
 
   /** Which tokens were hit, are computed, are computed in this step. @param {Stream} stream */
   markNow(stream) {
-    const key = `${stream.hit} ${stream.computed} ${stream.now?.from} ${stream.now?.to}`;
+    const key = `${stream.hit} ${stream.done} ${stream.scheduled} ${stream.now?.from} ${stream.now?.to}`;
     if (key === this.marksKey) return;
     this.marksKey = key;
     const places = this.places ?? [];
@@ -161,63 +175,51 @@ export class StreamCard {
       const now = stream.now !== null && place >= stream.now.from && place < stream.now.to;
       list.toggle("is-hit", place < stream.hit);
       list.toggle("is-now", now);
-      list.toggle("is-todo", place >= stream.computed && !now);
+      list.toggle("is-scheduled", now && place >= stream.done);
+      list.toggle("is-todo", place >= stream.done && !now);
     }
   }
 
   /** @param {Stream} stream */
   updateTimes(stream) {
-    const { ttft, itl } = stream.timing;
+    const { first, mean } = stream.timing;
+    /** @type {{name: string, interval: Interval, truth: TruthKind, how: string}[]} */
     const items = [];
-    // A stepped or paced engine stands still between steps: then its own time stands beside it.
-    const stood = (/** @type {{us: number, engineUs: number}} */ item) =>
-      item.us > item.engineUs * 1.03;
-    const what = (/** @type {{paused: boolean}} */ item) =>
-      item.paused ? "pauses" : "waits between steps";
-    const note = (/** @type {any} */ item) =>
-      stood(item) ? `; the time includes the ${what(item)}` : "";
-    const aside = (/** @type {any} */ item) =>
-      stood(item) ? `with ${what(item)}; ${micros(item.engineUs)} in steps` : "";
-    if (ttft) {
-      items.push([
-        "first token after",
-        micros(ttft.us),
-        "measured",
-        `from request_submitted to the first token${note(ttft)}`,
-        aside(ttft),
-      ]);
-    }
-    if (itl) {
-      items.push([
-        "between tokens",
-        micros(itl.us),
-        "measured",
-        `mean of ${itl.tokens - 1} gaps${note(itl)}`,
-        aside(itl),
-      ]);
-    }
+    if (first)
+      items.push({ name: "first token after", interval: first, truth: "measured", how: FIRST_HOW });
+    if (mean)
+      items.push({
+        name: "between tokens",
+        interval: mean,
+        truth: "derived",
+        how: `mean of ${plural(mean.gaps, "gap")}: ${meanHow(mean.gaps)}`,
+      });
     reconcile(
       this.times,
       items,
-      ([name]) => name,
-      ([name]) =>
-        el(
-          "div",
-          {},
-          el("dt", { text: name }),
-          el("dd", {}, el("span", { class: "gb-truth" }), el("small", { class: "gb-truth" })),
-        ),
-      (node, [, value, kind, how, more]) => {
+      (item) => item.name,
+      (item) => el("div", {}, el("dt", { text: item.name }), el("dd", {}, el("span"), el("small"))),
+      (node, item) => {
         const [number, small] = node.lastChild.children;
-        setText(number, value);
-        number.dataset.truth = kind;
-        number.title = `${kind}: ${how}`;
-        setText(small, more);
-        small.dataset.truth = "derived";
-        small.title = "derived: the sum of the measured times of the phases in between";
+        const stood = standing(item.interval);
+        const note = stood ? `; the time includes the ${stood}` : "";
+        setTruth(number, item.truth, item.how + note, micros(item.interval.us));
+        const inSteps = `with ${stood}; ${micros(item.interval.engineUs)} in steps`;
+        setTruth(small, "derived", IN_STEPS_HOW, stood ? inSteps : "");
       },
     );
   }
+}
+
+const IN_STEPS_HOW = "the sum of the measured times of the phases in between";
+
+/**
+ * A stepped or paced engine stands still between steps: then its own time stands beside it.
+ * @param {Interval} interval
+ */
+function standing({ us, engineUs, paused }) {
+  if (us <= engineUs * 1.03) return "";
+  return paused ? "pauses" : "waits between steps";
 }
 
 /** @param {Stream} stream */

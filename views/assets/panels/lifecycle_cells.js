@@ -2,8 +2,7 @@
 /** One request in one step, drawn and in words. */
 import { onRequestColour } from "../words/colours.js";
 import { plural } from "../words/format.js";
-import { roundRect } from "./canvas.js";
-import { Timeline } from "./lifecycle_timeline.js";
+import { hatch, roundRect } from "./canvas.js";
 
 /** @import { Cell } from "./lifecycle_model.js" */
 
@@ -55,7 +54,8 @@ export function triangle(c, x, y, colour) {
 }
 
 /**
- * @typedef {(c: CanvasRenderingContext2D, x: number, y: number, w: number, cell: Cell, colour: string, colours: any, timeline: Timeline) => void} CellDraw
+ * @typedef {(c: CanvasRenderingContext2D, x: number, y: number, w: number, cell: Cell,
+ *   colour: string, colours: any) => void} CellDraw
  */
 /** @type {Record<string, CellDraw>} */
 export const CELLS = {
@@ -94,12 +94,12 @@ export const CELLS = {
     line(c, x, y, x + w, y);
     c.setLineDash([]);
   },
-  waiting(c, x, y, w, _cell, colour, _colours, timeline) {
-    c.fillStyle = timeline.hatch(c, colour);
+  waiting(c, x, y, w, _cell, colour) {
+    c.fillStyle = hatch(c, colour);
     c.fillRect(x, y - 4, w, 8);
   },
-  preempted(c, x, y, w, _cell, colour, colours, timeline) {
-    c.fillStyle = timeline.hatch(c, colour);
+  preempted(c, x, y, w, _cell, colour, colours) {
+    c.fillStyle = hatch(c, colour);
     c.fillRect(x, y - 4, w, 8);
     c.strokeStyle = colours.bad;
     line(c, x, y - 4.5, x + w, y - 4.5);
@@ -130,7 +130,8 @@ export function cellLines(id, cell) {
   const lines = [`${id} · step ${cell.step}`];
   if (cell.tokens !== undefined && cell.from !== undefined) {
     lines.push(
-      `${KIND_WORDS[cell.kind ?? ""]}: ${plural(cell.tokens, "token")}, positions ${cell.from} to ${cell.from + cell.tokens - 1} of ${cell.known} known`,
+      `${KIND_WORDS[cell.kind ?? ""]}: ${plural(cell.tokens, "token")}, positions ${cell.from} to ` +
+        `${cell.from + cell.tokens - 1} of ${cell.known} known`,
     );
     if (cell.why) lines.push(cell.why);
   } else if (cell.kind) lines.push(KIND_WORDS[cell.kind]);

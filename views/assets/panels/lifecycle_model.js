@@ -1,19 +1,23 @@
 // @ts-check
 /** What the panel of requests over steps shows, from the log alone. */
-import { Store } from "../core/store.js";
-import { timing } from "../core/timing.js";
-import { TraceIndex, traceIndex } from "../core/trace_index.js";
+import { computedAt } from "../core/computed.js";
+import { timingOf } from "../core/timing.js";
+import { hasTexts, outputPieces, promptPieces } from "../core/tokens.js";
+import { traceIndex } from "../core/trace_index.js";
 import { lifecycleParts } from "../words/lifecycle.js";
 import { reasonPhrase } from "../words/reasons.js";
 import { atCursor, sentenceOf, stepOf } from "./cursor.js";
 
-/** @import { Mark, Row, Share } from "../core/trace_index.js" */
+/** @import { Computed } from "../core/computed.js" */
+/** @import { Store } from "../core/store.js" */
+/** @import { Mark, Row, Share, TraceIndex } from "../core/trace_index.js" */
 
 const MAX_STREAMS = 8;
 export const MAX_PIECES = 240;
 
 /**
- * @typedef {"prefill" | "decode" | "taken-back" | "submitted" | "waiting" | "preempted" | "idle"} CellKind
+ * @typedef {"prefill" | "decode" | "taken-back" | "submitted" | "waiting" | "preempted" | "idle"}
+ *   CellKind
  */
 /**
  * @typedef {Object} Cell one request in one step
@@ -144,6 +148,7 @@ function preemptedBy(mark) {
  */
 function streamsOf(/** @type {Store} */ store, /** @type {TraceIndex} */ index) {
   const requests = store.state?.requests ?? {};
+  const computed = computedAt(store);
   const chosen = store.selection?.request;
   const ids = [...index.rows.keys()].filter((id) => requests[id]);
   const rank = (/** @type {string} */ id) => {
@@ -154,17 +159,18 @@ function streamsOf(/** @type {Store} */ store, /** @type {TraceIndex} */ index) 
   const ended = ids.filter((id) => rank(id) === 2).reverse();
   return [...alive, ...ended]
     .slice(0, MAX_STREAMS)
-    .map((id) => streamOf(store, index, id, requests[id]));
+    .map((id) => streamOf(store, index, id, requests[id], computed));
 }
 
-/** @param {Store} store @param {TraceIndex} index @param {string} id @param {any} request */
-function streamOf(store, index, id, request) {
+/**
+ * @param {Store} store @param {TraceIndex} index @param {string} id @param {any} request
+ * @param {(id: string) => Computed} computed
+ */
+function streamOf(store, index, id, request, computed) {
   const row = index.row(id);
   const step = stepOf(store);
   const share = row.shares.get(step);
   const current = share && share.i <= store.cursor && !isTakenBack(share, store.cursor);
-  const outputs = request.output_token_ids ?? {};
-  const pieces = request.output_pieces ?? {};
   const stopped = row.stopped.get(step);
   return {
     id,
@@ -174,20 +180,18 @@ function streamOf(store, index, id, request) {
         ? (row.end && row.end.i <= store.cursor && reasonPhrase(row.end.reason)) || ""
         : (stopped && stopped.i <= store.cursor && reasonPhrase(stopped.reason)) || "",
     finish: request.finish_reason ?? "",
-    prompt: request.prompt_pieces ?? (request.prompt_token_ids ?? []).map(String),
-    asIds: !request.prompt_pieces,
+    prompt: promptPieces(request),
+    asIds: !hasTexts(request),
     numPrompt: request.num_prompt_tokens ?? 0,
     hit: request.hit_tokens ?? 0,
-    computed: request.num_computed_tokens ?? 0,
+    ...computed(id),
     known: request.num_tokens ?? 0,
     maxTokens: request.max_tokens ?? 0,
     preemptions: request.num_preemptions ?? 0,
-    output: Object.keys(outputs).map(
-      (place) => pieces[place] ?? (request.prompt_pieces ? "" : String(outputs[place])),
-    ),
+    output: outputPieces(request),
     now: current ? { from: share.from, to: share.from + share.tokens } : null,
     newOutput: row.tokens.filter((token) => token.step === step && token.i <= store.cursor).length,
-    timing: timing(index, row, store.cursor),
+    timing: timingOf(store, id),
   };
 }
 

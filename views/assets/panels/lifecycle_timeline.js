@@ -1,6 +1,5 @@
 // @ts-check
 /** Requests over steps, below the bars of each step's tokens against the budget. */
-import { Store } from "../core/store.js";
 import { traceIndex } from "../core/trace_index.js";
 import { el } from "../page/dom.js";
 import { requestColour } from "../words/colours.js";
@@ -10,6 +9,7 @@ import { seekStep, stepOf } from "./cursor.js";
 import { CELLS, cellLines, dot, line, ring, triangle } from "./lifecycle_cells.js";
 import { Tip } from "./parts.js";
 
+/** @import { Store } from "../core/store.js" */
 /** @import { Palette } from "./canvas.js" */
 /** @import { Cell, Model } from "./lifecycle_model.js" */
 
@@ -40,8 +40,6 @@ export class Timeline {
     this.hovered = null;
     /** @type {Model | null} */
     this.model = null;
-    /** @type {Map<string, CanvasPattern>} */
-    this.hatches = new Map();
     this.listen();
   }
 
@@ -295,7 +293,7 @@ export class Timeline {
     const w = this.column;
     c.globalAlpha = cell.future ? FUTURE : 1;
     const draw = CELLS[cell.kind ?? ""];
-    if (draw) draw(c, x, y, w, cell, colour, colours, this);
+    if (draw) draw(c, x, y, w, cell, colour, colours);
     if (cell.stopped !== undefined) {
       dot(c, x + w / 2, y, 4.6, colours.panel);
       dot(c, x + w / 2, y, 3.1, colours.text);
@@ -325,26 +323,6 @@ export class Timeline {
     c.textAlign = "left";
     c.fillStyle = cell.end?.finish === "abort" ? colours.bad : colours.muted;
     c.fillText(cell.end?.finish ?? "", at + 6, y + 0.5);
-  }
-
-  /** A band of slanted lines. @param {CanvasRenderingContext2D} c @param {string} colour */
-  hatch(c, colour) {
-    const ratio = window.devicePixelRatio || 1;
-    const key = `${colour} ${ratio}`;
-    const known = this.hatches.get(key);
-    if (known) return known;
-    const size = Math.round(6 * ratio);
-    const tile = document.createElement("canvas");
-    tile.width = size;
-    tile.height = size;
-    const t = /** @type {CanvasRenderingContext2D} */ (tile.getContext("2d"));
-    t.strokeStyle = colour;
-    t.lineWidth = 1.1 * ratio;
-    for (const shift of [-size, 0, size]) line(t, shift - 1, size + 1, shift + size + 1, -1);
-    const pattern = /** @type {CanvasPattern} */ (c.createPattern(tile, "repeat"));
-    pattern.setTransform(new DOMMatrix().scale(1 / ratio));
-    this.hatches.set(key, pattern);
-    return pattern;
   }
 
   // -- pointer and keys --------------------------------------------------------------------------

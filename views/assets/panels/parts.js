@@ -1,10 +1,10 @@
 // @ts-check
 /** What the panels are built of: the opening sentence, a tooltip, a table, a legend. */
-import { Store } from "../core/store.js";
 import { el } from "../page/dom.js";
-import { truth } from "../words/format.js";
+import { truth } from "../page/truth.js";
 import { Colours } from "./canvas.js";
 
+/** @import { Store } from "../core/store.js" */
 /** @import { Part } from "../words/parts.js" */
 
 /** The sentence as an element: each part says which events it was made of, and leads to them. */

@@ -57,7 +57,7 @@ export function blockParts(opening, events) {
   const tokens = batch.facts.prefill_tokens + batch.facts.decode_tokens;
   const text = tokens
     ? `${opening} moved no block: ${tokens === 1 ? "its token fits" : `its ${count(tokens)} tokens fit`} into blocks already held.`
-    : `${opening} moved no block: it had no tokens to give.`;
+    : `${opening} moved no block: it gave no tokens.`;
   return [{ text, seqs: [batch.seq] }];
 }
 

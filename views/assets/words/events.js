@@ -1,7 +1,7 @@
 // @ts-check
 /** What happened: a phrase for each event of the log, its reason and numbers included. */
-import { blockList, bytes, count, list, micros, plural, quote } from "./format.js";
-import { because, colon, reasonPhrase, unfamiliar } from "./reasons.js";
+import { blockList, bytes, count, does, list, micros, plural, quote } from "./format.js";
+import { are, because, colon, reasonPhrase, unfamiliar } from "./reasons.js";
 
 /** @import { EventRecord, Reason } from "../core/records.js" */
 
@@ -24,12 +24,13 @@ export const EVENT_PHRASES = {
       ? `the prefix cache is reset: ${plural(f.dropped, "hash")} dropped`
       : `the prefix cache is not reset, ${f.dropped} dropped${colon(e.reason)}`,
   prefix_looked_up: (f, e) =>
-    f.hit_tokens > 0
-      ? `${f.hit_tokens} of ${f.request}'s ${plural(f.num_tokens, "token")} are${f.preempted ? " still" : ""} cached, in ` +
-        `${blockList(f.hit_blocks)}${because(e.reason)}`
-      : `${f.hit_tokens} of ${f.request}'s ${plural(f.num_tokens, "token")} are cached${because(e.reason)}`,
+    `${f.hit_tokens} of ${f.request}'s ${plural(f.num_tokens, "token")} ${are(f.hit_tokens)} ` +
+    (f.hit_tokens > 0
+      ? `${f.preempted ? "still " : ""}cached, in ${blockList(f.hit_blocks)}${because(e.reason)}`
+      : `cached${because(e.reason)}`),
   blocks_hit: (f) =>
-    `${f.request} shares cached ${blockList(f.blocks)} (${f.taken_from_free} taken out of the free queue)`,
+    `${f.request} shares cached ${blockList(f.blocks)} ` +
+    `(${f.taken_from_free} taken out of the free queue)`,
   block_evicted: (f) => `block ${f.block} loses its cached content ${f.hash.slice(0, 8)}`,
   blocks_allocated: (f, e) => `${f.request} gets ${blockList(f.blocks)}${because(e.reason)}`,
   allocation_failed: (f, e) => `no blocks for ${f.request}${colon(e.reason)}`,
@@ -37,8 +38,8 @@ export const EVENT_PHRASES = {
     `${f.request}'s ${blockList(f.blocks)}, logical from ${f.first_index}, ` +
     `${f.blocks.length === 1 ? "enters" : "enter"} the prefix cache${because(e.reason)}`,
   blocks_uncached: (f, e) =>
-    `${f.request}'s ${blockList(f.blocks)} ${f.blocks.length === 1 ? "leaves" : "leave"} the prefix ` +
-    `cache, never computed${because(e.reason)}`,
+    `${f.request}'s ${blockList(f.blocks)} ${f.blocks.length === 1 ? "leaves" : "leave"} the ` +
+    `prefix cache, never computed${because(e.reason)}`,
   blocks_freed: (f) =>
     `${f.request} lets go of ${blockList(f.blocks)}; ${
       f.returned.length === f.blocks.length ? "all" : count(f.returned.length)
@@ -50,26 +51,28 @@ export const EVENT_PHRASES = {
   request_passed_over: (f, e) => passedOverWords(f, e.reason),
   request_preempted: (f, e) =>
     `${f.request} is preempted${f.by ? ` for ${f.by}` : ""}${because(e.reason)}; ` +
-    `${plural(f.num_computed_tokens, "computed token")} ${f.num_computed_tokens === 1 ? "is" : "are"} lost`,
+    `its blocks (${plural(f.num_computed_tokens, "computed token")}) are given back`,
   admission_stopped: (f, e) =>
     `${f.request} is not admitted, ${f.waiting} waiting${colon(e.reason)}`,
   batch_scheduled: (f) =>
     `a batch of ${plural(f.num_requests, "request")}: ${f.prefill_tokens} prefill and ` +
-    `${f.decode_tokens} decode tokens of ${f.max_num_batched_tokens}`,
+    `${plural(f.decode_tokens, "decode token")} of ${f.max_num_batched_tokens}` +
+    (f.finished.length > 0 ? `; the runner may forget ${list(f.finished)}` : ""),
   block_tables_updated: (f) =>
     `the runner takes over ${plural(f.new_blocks, "new block")} of ${list(f.requests) || "nobody"}`,
   inputs_prepared: (f) =>
     `${plural(f.input_ids.length, "row")} laid out for ${list(f.requests) || "nobody"}`,
   step_dispatched: (f, e) =>
     f.mode === "NONE"
-      ? `${plural(f.num_tokens, "token")} run eagerly${colon(e.reason)}`
-      : `${plural(f.num_tokens, "token")} replay the ${f.mode} graph of ${f.num_padded_tokens}${because(e.reason)}`,
+      ? `${does(f.num_tokens, "token", "runs", "run")} eagerly${colon(e.reason)}`
+      : `${does(f.num_tokens, "token", "replays", "replay")} the ${f.mode} graph of ` +
+        `${f.num_padded_tokens}${because(e.reason)}`,
   forward_run: (f, e) =>
     `${plural(f.num_tokens, "token")} of ${plural(f.num_requests, "request")} went through ` +
     `${plural(f.num_layers, "layer")}${took(e)}`,
   weights_read: (f) => `the weights were read once, ${bytes(f.num_bytes)}`,
   modules_timed: (f) =>
-    `time by module: ${list(f.kinds.map((/** @type {string} */ kind, /** @type {number} */ i) => `${kind} ${micros(f.durations_us[i])}`))}`,
+    `time by module: ${list(timesByKind(f).map((item) => `${item.kind} ${micros(item.us)}`))}`,
   attention_run: (f, e) =>
     `attention (${f.backend}) ran over ${plural(f.num_tokens, "token")} in ` +
     `${plural(f.num_layers, "layer")}${took(e)}`,
@@ -78,24 +81,43 @@ export const EVENT_PHRASES = {
     `attention read ${blockList(f.blocks)} for ${f.request}: ${plural(f.num_tokens, "token")} of ` +
     `context, ${bytes(f.num_bytes)}`,
   heads_grouped: (f) =>
-    `${plural(f.num_attention_heads, "query head")} share ${plural(f.num_kv_heads, "KV head")}, ` +
+    `${does(f.num_attention_heads, "query head", "shares", "share")} ${plural(f.num_kv_heads, "KV head")}, ` +
     `${bytes(f.kv_bytes_per_token)} of KV a token`,
   token_sampled: (f) =>
     `token ${f.token} ${f.greedy ? "is the likeliest" : "is drawn"} for ${f.request}`,
-  tokens_returned: (f) => `${plural(f.num_tokens, "sampled token")} go back to the scheduler`,
+  tokens_returned: (f) =>
+    `${does(f.num_tokens, "sampled token", "goes", "go")} back to the scheduler`,
   token_appended: (f) =>
     `${f.request} grows by token ${f.token} to ${plural(f.num_tokens, "token")}`,
   token_dropped: (f, e) => `token ${f.token} of ${f.request} came too late${colon(e.reason)}`,
   request_finished: (f, e) =>
-    `${f.request} finishes (${f.finish_reason}) after ${plural(f.num_output_tokens, "token")}${colon(e.reason)}`,
+    `${f.request} finishes (${f.finish_reason}) after ` +
+    `${plural(f.num_output_tokens, "token")}${colon(e.reason)}`,
   outputs_returned: (f) =>
     `the outcome of ${plural(f.num_requests, "request")} goes to the front end, ` +
     `${f.num_finished} finished`,
   text_emitted: (f) =>
     `${f.request} says ${quote(f.text)} (token ${f.token}, output ${f.output_index})`,
   request_completed: (f) => `${f.request}'s client is told: ${f.finish_reason}`,
-  engine_failed: (f) => `the engine stopped: ${f.message}`,
+  engine_failed: (f) => stoppedWords(f.message),
 };
+
+/**
+ * What a failed engine says of itself, without a full stop. @param {string} message
+ * @returns {string}
+ */
+export function stoppedWords(message) {
+  const text = message.replace(/\.$/, "");
+  return text.startsWith("the engine stopped") ? text : `the engine stopped: ${text}`;
+}
+
+/** @param {any} facts of modules_timed @returns {{kind: string, us: number}[]} */
+export function timesByKind({ kinds, durations_us: times }) {
+  return kinds.map((/** @type {string} */ kind, /** @type {number} */ i) => ({
+    kind,
+    us: times[i],
+  }));
+}
 
 /**
  * A request's own length stops only itself; a spent budget stops those behind it too.

@@ -1,12 +1,5 @@
 // @ts-check
-/**
- * How numbers, lists and truth labels look, for every module of the page.
- *
- * A number on the page is measured (from the running engine), derived (computed from measured
- * ones by a formula that is shown) or illustrative (from the document, never from the engine).
- */
-
-/** @typedef {"measured" | "derived" | "illustrative"} TruthKind */
+/** How numbers, lists and texts look, for every module of the page. */
 
 const GROUPED = new Intl.NumberFormat("en-US");
 
@@ -24,6 +17,14 @@ export function plural(n, word) {
       ? `${word}es`
       : `${word}s`;
   return `${count(n)} ${many}`;
+}
+
+/**
+ * A counted subject with its verb: `does(1, "token", "runs", "run")` -> `1 token runs`.
+ * @param {number} n @param {string} word @param {string} one @param {string} many
+ */
+export function does(n, word, one, many) {
+  return `${plural(n, word)} ${n === 1 ? one : many}`;
 }
 
 /** Three significant digits, never an exponent. @param {number} n @returns {string} */
@@ -118,18 +119,7 @@ export function quote(text, most = 24) {
   return `“${cut}”`;
 }
 
-/**
- * The truth label: an element that says on hover where its number comes from.
- * @param {TruthKind} kind
- * @param {string} how the formula, or what measured it
- * @param {string} [text] the number itself; without it the label is a small mark
- * @returns {HTMLSpanElement}
- */
-export function truth(kind, how, text = "") {
-  const span = document.createElement("span");
-  span.className = "gb-truth";
-  span.dataset.truth = kind;
-  span.title = `${kind}: ${how}`;
-  span.textContent = text;
-  return span;
+/** @param {string} text with a capital letter first */
+export function capital(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }

@@ -1,6 +1,6 @@
 // @ts-check
 /** Graph and kernels, in a sentence: how the batch ran, and where its time went. */
-import { eventPhrase } from "./events.js";
+import { eventPhrase, timesByKind } from "./events.js";
 import { bytes, micros, plural } from "./format.js";
 import { of, seqs } from "./parts.js";
 import { because, colon } from "./reasons.js";
@@ -61,12 +61,10 @@ function timesInWords(events, context) {
   }
   const modules = of(events, "modules_timed")[0];
   if (modules) {
-    const { kinds, durations_us } = modules.facts;
-    const largest = kinds
-      .map((/** @type {string} */ kind, /** @type {number} */ i) => ({ kind, us: durations_us[i] }))
-      .sort((/** @type {any} */ a, /** @type {any} */ b) => b.us - a.us)
+    const largest = timesByKind(modules.facts)
+      .sort((a, b) => b.us - a.us)
       .slice(0, 3);
-    const words = largest.map((/** @type {any} */ item) => `${item.kind} ${micros(item.us)}`);
+    const words = largest.map((item) => `${item.kind} ${micros(item.us)}`);
     parts.push({ text: `: ${words.join(", ")}`, seqs: [modules.seq], truth: "measured" });
   }
   return parts;

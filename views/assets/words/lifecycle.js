@@ -22,7 +22,7 @@ export function lifecycleParts(opening, events, context) {
     const given = batch.facts.prefill_tokens + batch.facts.decode_tokens;
     const text = given
       ? `${opening} gave ${count(given)} of ${plural(batch.facts.max_num_batched_tokens, "token")}`
-      : `${opening} gave no tokens: nothing can run`;
+      : `${opening} gave no tokens${toldWords(batch.facts.finished)}`;
     parts.push({ text, seqs: [batch.seq] });
     if (shares.length > 0) parts.push({ text: ": ", seqs: [] }, ...row(shares));
     parts.push(...other);
@@ -37,6 +37,11 @@ export function lifecycleParts(opening, events, context) {
   }
   parts.push({ text: ".", seqs: [] }, ...textInWords(events));
   return parts;
+}
+
+/** An empty step has one purpose at least. @param {string[]} finished */
+function toldWords(finished) {
+  return finished.length > 0 ? `; the runner is told that ${list(finished)} ended` : "";
 }
 
 /** @param {Part[]} parts @returns {Part[]} */
@@ -158,10 +163,12 @@ function lifecycleClauses(events) {
 /** @param {EventRecord} event @param {Set<string>} had tokens in this step */
 function preemptedWords(event, had) {
   const f = event.facts;
+  const by = !f.by ? "" : f.by === f.request ? " by its own need" : ` for ${f.by}`;
   const lost = had.has(f.request)
-    ? "its tokens of this step are taken back"
-    : `${plural(f.num_computed_tokens, "computed token")} must be done again`;
-  return `${f.request} is preempted${f.by ? (f.by === f.request ? " by its own need" : ` for ${f.by}`) : ""}${because(event.reason)}, ${lost}`;
+    ? "its tokens of this step are taken back, its blocks are given back"
+    : `its blocks (${plural(f.num_computed_tokens, "computed token")}) are given back`;
+  const later = "what is still cached when it resumes is hit, the rest is computed again";
+  return `${f.request} is preempted${by}${because(event.reason)}: ${lost}; ${later}`;
 }
 
 /** @param {EventRecord} event admission_stopped */

@@ -13,7 +13,7 @@
 import { plural } from "./format.js";
 
 /** @import { EventRecord } from "../core/records.js" */
-/** @import { TruthKind } from "./format.js" */
+/** @import { TruthKind } from "../page/truth.js" */
 
 /** @param {EventRecord[]} events @param {string} type */
 export function of(events, type) {

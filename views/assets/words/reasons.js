@@ -1,27 +1,26 @@
 // @ts-check
 /** Why a decision fell as it did: a clause for each reason of the log, with its numbers. */
-import { plural } from "./format.js";
+import { does, plural } from "./format.js";
 
 /** @import { Reason } from "../core/records.js" */
 
 /** @type {Record<string, (r: any) => string>} */
 export const REASON_PHRASES = {
   seats_full: (r) => `${r.running} of ${r.max_num_seqs} seats are taken`,
-  budget_spent: (r) => `the step's ${plural(r.max_num_batched_tokens, "token")} are spent`,
+  budget_spent: (r) => `the step's ${does(r.max_num_batched_tokens, "token", "is", "are")} spent`,
   does_not_fit: (r) =>
     r.watermark > 0
       ? `it needs ${plural(r.needs, "block")} beside ${r.watermark} that must stay free, and ` +
         `${r.free} ${are(r.free)} free`
       : `it needs ${plural(r.needs, "block")} and ${r.free} ${are(r.free)} free`,
   preempted_this_step: (r) =>
-    `nobody is admitted in a step that preempted ${plural(r.preempted, "request")}`,
+    `this step preempted ${plural(r.preempted, "request")}, so it gives out no more`,
   chunking_off: (r) =>
     `chunked prefill is off: its ${plural(r.wants, "token")} must go at once, and the budget has ` +
     `${r.budget_left} left`,
   model_length_reached: (r) =>
     `the longest length, ${plural(r.max_model_len, "token")}, is reached`,
-  whole_request: (r) =>
-    `${plural(r.wanted, "token")} ${r.wanted === 1 ? "is" : "are"} all it wanted`,
+  whole_request: (r) => `${does(r.wanted, "token", "is", "are")} all it wanted`,
   budget_left: (r) => `it wanted ${r.wanted}, the budget had ${r.budget_left} left`,
   long_prefill_threshold: (r) =>
     `it wanted ${r.wanted}, one request gets at most ${r.long_prefill_token_threshold} a step`,
@@ -42,23 +41,23 @@ export const REASON_PHRASES = {
     `it shares block ${r.block}, which an aborted request would have computed in this step`,
   reset_requested: () => "the prefix cache is to be reset, so nobody may hold blocks",
   prompt_too_long: (r) =>
-    `${plural(r.num_prompt_tokens, "prompt token")} leave no room for one more within ` +
+    `${does(r.num_prompt_tokens, "prompt token", "leaves", "leave")} no room for one more within ` +
     `${r.max_model_len}`,
   can_never_fit: (r) =>
     `it may need ${plural(r.needs, "block")} and the whole pool has ${r.blocks} to give`,
   prefill_in_batch: (r) =>
-    `${plural(r.prefill_tokens, "prefill token")} ${are(r.prefill_tokens)} in the batch, and only ` +
-    "pure decode batches are captured",
+    `${does(r.prefill_tokens, "prefill token", "is", "are")} in the batch; ` +
+    "a full graph is for pure decode batches only",
   above_largest_size: (r) =>
-    `${plural(r.batch, "token")} are more than the largest captured size, ${r.largest}`,
+    `${does(r.batch, "token", "is", "are")} more than the largest captured size, ${r.largest}`,
   enforce_eager: () => "the engine was told never to use a graph",
   nothing_captured: (r) =>
     `no graph is captured in this engine for a batch of ${plural(r.batch, "token")}`,
-  blocks_in_use: (r) => `${plural(r.used, "block")} ${are(r.used)} in use`,
+  blocks_in_use: (r) => `${does(r.used, "block", "is", "are")} in use`,
 };
 
 /** @param {number} n */
-function are(n) {
+export function are(n) {
   return n === 1 ? "is" : "are";
 }
 

@@ -1,6 +1,7 @@
 // @ts-check
 /** The sentence a view opens with: what a step did, made from its events alone. */
 import { eventPhrase } from "./events.js";
+import { capital } from "./format.js";
 
 /** @import { EventRecord } from "../core/records.js" */
 /** @import { Context, Part, Teller } from "./parts.js" */
@@ -35,11 +36,11 @@ function oneAfterTheOther(opening, events) {
     parts.push({ text: `${i ? "; " : ""}${eventPhrase(event)}`, seqs: [event.seq] });
   });
   parts.push({ text: ".", seqs: [] });
-  return opening ? parts : capital(parts);
+  return opening ? parts : capitalFirst(parts);
 }
 
 /** @param {Part[]} parts @returns {Part[]} */
-function capital(parts) {
+function capitalFirst(parts) {
   const [first, ...rest] = parts;
-  return [{ ...first, text: first.text.charAt(0).toUpperCase() + first.text.slice(1) }, ...rest];
+  return [{ ...first, text: capital(first.text) }, ...rest];
 }

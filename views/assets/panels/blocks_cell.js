@@ -1,0 +1,182 @@
+// @ts-check
+/** One block of the pool on a canvas: its fill in its owner's colour, its name, its hash. */
+import { onRequestColour } from "../words/colours.js";
+import { CACHED_FREE, NULL_BLOCK } from "./blocks_model.js";
+import { hatch, roundRect } from "./canvas.js";
+
+/** @import { Pool } from "./blocks_model.js" */
+
+/**
+ * @param {CanvasRenderingContext2D} c @param {number} id @param {number} kind @param {number} x
+ * @param {number} y @param {number} side @param {any} colours
+ */
+export function drawFree(c, id, kind, x, y, side, colours) {
+  c.globalAlpha = 1;
+  c.lineWidth = 1;
+  if (kind === NULL_BLOCK) {
+    c.fillStyle = colours.border;
+    roundRect(c, x, y, side, side, 4);
+    c.fill();
+    c.strokeStyle = colours.muted;
+    c.beginPath();
+    c.moveTo(x + side * 0.28, y + side * 0.72);
+    c.lineTo(x + side * 0.72, y + side * 0.28);
+    c.stroke();
+    return;
+  }
+  if (kind === CACHED_FREE) {
+    c.globalAlpha = 0.13;
+    c.fillStyle = colours.ok;
+    roundRect(c, x, y, side, side, 4);
+    c.fill();
+    c.globalAlpha = 0.75;
+    c.strokeStyle = colours.ok;
+  } else {
+    c.strokeStyle = colours.border;
+  }
+  roundRect(c, x + 0.5, y + 0.5, side - 1, side - 1, 4);
+  c.stroke();
+  c.globalAlpha = 1;
+  if (kind === CACHED_FREE) hashMark(c, x, y, side, colours.ok);
+  drawName(c, id, x, y, side, kind === CACHED_FREE ? colours.ok : colours.faint, colours);
+}
+
+/**
+ * @param {CanvasRenderingContext2D} c @param {Pool} pool @param {number} id @param {number} x
+ * @param {number} y @param {number} side @param {string[]} hues @param {any} colours
+ */
+export function drawUsed(c, pool, id, x, y, side, hues, colours) {
+  const hue = hues[pool.owner[id]] ?? colours.muted;
+  const share = pool.fill[id] / pool.blockSize;
+  const radius = side < 12 ? 0 : 4;
+  c.globalAlpha = share < 1 ? 0.26 : 1;
+  c.fillStyle = hue;
+  box(c, x, y, side, side, radius);
+  c.globalAlpha = 1;
+  if (share > 0 && share < 1) {
+    c.save();
+    c.beginPath();
+    c.rect(x, y + side * (1 - share), side, side * share);
+    c.clip();
+    box(c, x, y, side, side, radius);
+    c.restore();
+  }
+  if (pool.scheduled[id] > 0)
+    drawScheduled(c, x, y, side, share, pool.scheduled[id] / pool.blockSize, hue);
+  if (pool.second[id] >= 0)
+    drawSecond(c, x, y, side, radius, hues[pool.second[id]] ?? colours.muted);
+  if (side < 12) return;
+  const on = onRequestColour(colours.theme);
+  if (share === 1) drawName(c, id, x, y, side, on, colours);
+  else splitName(c, id, x, y, side, share, on, colours);
+  if (pool.hashed[id]) hashMark(c, x, y, side, share === 1 ? on : hue);
+  if (pool.refs[id] > 1) drawCount(c, pool.refs[id], x, y, side, colours);
+}
+
+/**
+ * The corner of a shared block has its second owner's colour.
+ * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} side
+ * @param {number} radius @param {string} hue
+ */
+function drawSecond(c, x, y, side, radius, hue) {
+  c.save();
+  c.beginPath();
+  c.moveTo(x + side, y);
+  c.lineTo(x + side, y + side);
+  c.lineTo(x, y + side);
+  c.clip();
+  c.fillStyle = hue;
+  box(c, x, y, side, side, radius);
+  c.restore();
+}
+
+/**
+ * @param {CanvasRenderingContext2D} c @param {number} id @param {number} x @param {number} y
+ * @param {number} side @param {string} colour @param {any} colours
+ */
+function drawName(c, id, x, y, side, colour, colours) {
+  if (side < 20) return;
+  c.font = `${side >= 30 ? 11 : 9}px ${colours.mono}`;
+  c.textAlign = "center";
+  c.fillStyle = colour;
+  c.fillText(String(id), x + side / 2, y + side / 2 + 0.5);
+}
+
+/**
+ * The name over the edge between filled and empty.
+ * @param {CanvasRenderingContext2D} c @param {number} id @param {number} x @param {number} y
+ * @param {number} side @param {number} share @param {string} on
+ * @param {any} colours
+ */
+function splitName(c, id, x, y, side, share, on, colours) {
+  const edge = side * (1 - share);
+  for (const [top, height, colour] of /** @type {[number, number, string][]} */ ([
+    [0, edge, colours.text],
+    [edge, side - edge, on],
+  ])) {
+    c.save();
+    c.beginPath();
+    c.rect(x, y + top, side, height);
+    c.clip();
+    drawName(c, id, x, y, side, colour, colours);
+    c.restore();
+  }
+}
+
+/**
+ * Its content has a hash.
+ * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} side
+ * @param {string} colour
+ */
+function hashMark(c, x, y, side, colour) {
+  const size = side >= 24 ? 6 : 4;
+  c.fillStyle = colour;
+  c.beginPath();
+  c.moveTo(x + 3, y + 3);
+  c.lineTo(x + 3 + size, y + 3);
+  c.lineTo(x + 3, y + 3 + size);
+  c.fill();
+}
+
+/**
+ * How many requests hold it.
+ * @param {CanvasRenderingContext2D} c @param {number} refs @param {number} x @param {number} y
+ * @param {number} side @param {any} colours
+ */
+function drawCount(c, refs, x, y, side, colours) {
+  if (side < 16) return;
+  const r = side >= 26 ? 7 : 5.5;
+  c.fillStyle = colours.panel;
+  c.beginPath();
+  c.arc(x + side - r * 0.75, y + side - r * 0.75, r, 0, 7);
+  c.fill();
+  c.font = `700 ${r + 2}px ${colours.mono}`;
+  c.textAlign = "center";
+  c.fillStyle = colours.text;
+  c.fillText(String(refs), x + side - r * 0.75, y + side - r * 0.75 + 0.5);
+}
+
+/**
+ * The part that this step's forward will fill.
+ * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} side
+ * @param {number} share filled already @param {number} part of the block @param {string} hue
+ */
+function drawScheduled(c, x, y, side, share, part, hue) {
+  c.fillStyle = hatch(c, hue);
+  c.globalAlpha = 0.7;
+  c.fillRect(x, y + side * (1 - share - part), side, side * part);
+  c.globalAlpha = 1;
+}
+
+/**
+ * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} w
+ * @param {number} h @param {number} r
+ */
+function box(c, x, y, w, h, r) {
+  if (r === 0) {
+    c.fillRect(x, y, w, h);
+    return;
+  }
+  roundRect(c, x, y, w, h, r);
+  c.fill();
+}

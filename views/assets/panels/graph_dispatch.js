@@ -1,0 +1,66 @@
+// @ts-check
+/** How the step's batch was dispatched, and why. */
+import { el } from "../page/dom.js";
+import { truth } from "../page/truth.js";
+import { capital, count, plural } from "../words/format.js";
+
+/** @import { Model } from "./graph_model.js" */
+
+const NOT_BUILT =
+  "Capture is not built in this engine yet: no size is captured, and every operation is launched " +
+  "one by one.";
+const VLLM_HOW = "the default of vLLM 0.26.0, FULL_AND_PIECEWISE; not measured in this engine";
+
+/** Why this engine runs eagerly -> what vLLM would do with such a batch. */
+/** @type {Record<string, string>} */
+const IN_VLLM = {
+  prefill_in_batch: "vLLM's default would replay a piecewise graph here, attention left out",
+  nothing_captured: "vLLM's default would replay a full graph here, if it captured this size",
+};
+
+/** @param {Model} data @returns {HTMLElement[]} */
+export function dispatchParts(data) {
+  const { dispatch } = data;
+  if (!dispatch) {
+    const text = "The batch is not with the runner, or this step has none.";
+    return [
+      el("p", { class: "gbp-mode is-none", text: "not dispatched" }),
+      el("p", { class: "gbp-more", text }),
+    ];
+  }
+  const parts = [
+    el(
+      "p",
+      { class: `gbp-mode ${dispatch.eager ? "" : "is-graph"}` },
+      truth("measured", "step_dispatched", dispatch.eager ? "eager" : "graph replay"),
+      el("code", { text: dispatch.mode }),
+    ),
+    el("p", { class: "gbp-because" }, whyWords(dispatch.why)),
+    batchWords(dispatch),
+  ];
+  if (dispatch.eager && !data.everCaptured) parts.push(el("p", { class: "gbp-more" }, NOT_BUILT));
+  const elsewhere = dispatch.eager ? IN_VLLM[dispatch.code] : undefined;
+  if (elsewhere) {
+    parts.push(el("p", { class: "gbp-more" }, truth("illustrative", VLLM_HOW, elsewhere), "."));
+  }
+  return parts;
+}
+
+/** @param {string} why */
+function whyWords(why) {
+  if (!why) return "";
+  return truth("measured", "the reason in step_dispatched", `${capital(why)}.`);
+}
+
+/** @param {NonNullable<Model["dispatch"]>} dispatch */
+function batchWords({ prefill, decode, requests, padding }) {
+  const tokens = `${count(prefill)} prefill + ${plural(decode, "decode token")}`;
+  const rows = padding > 0 ? `${plural(padding, "row")} of padding` : "no padding";
+  return el(
+    "p",
+    { class: "gbp-more" },
+    truth("measured", "batch_scheduled", `${tokens} of ${plural(requests, "request")}`),
+    ", ",
+    truth("derived", "num_padded_tokens − num_tokens", rows),
+  );
+}
