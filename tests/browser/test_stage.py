@@ -329,6 +329,21 @@ def test_boxes_are_reached_and_selected_by_keyboard(page: Page) -> None:
     assert selected(page) == []
 
 
+def test_tab_walks_the_map_as_a_request_does(page: Page) -> None:
+    path = page.evaluate("window.stage.store.document.request_path")
+    everything = page.evaluate("window.stage.store.document.components.map((c) => c.id)")
+    order = [*path, *(name for name in everything if name not in path)]
+    assert len(path) > 5
+    page.locator(f".gb-box[data-component={order[0]}]").focus()
+    walked = []
+    for _ in order:
+        walked.append(
+            page.evaluate("window.stage.root.activeElement?.getAttribute('data-component')")
+        )
+        page.keyboard.press("Tab")
+    assert walked == order
+
+
 def selected(page: Page) -> list[str | None]:
     boxes = page.locator(".gb-box[aria-pressed=true]").all()
     return [box.get_attribute("data-component") for box in boxes]
@@ -439,6 +454,25 @@ def test_every_live_number_says_where_it_comes_from(page: Page, recorded: Record
             label = value.locator("[data-truth]")
             kind = label.get_attribute("data-truth")
             assert (label.get_attribute("title") or "").startswith(f"{kind}: "), component
+
+
+def test_figures_of_the_document_say_that_they_are_not_the_engines(page: Page) -> None:
+    page.evaluate("window.stage.store.select({ component: null })")
+    settle(page)
+    cards = page.evaluate("window.stage.store.document.cards.flatMap((card) => card.items)")
+    shown = page.locator(".gb-note-card li").all_inner_texts()
+    assert shown == cards
+    figures = page.locator(".gb-note-card [data-truth]")
+    texts = figures.all_inner_texts()
+    assert {"16", "128", "96.3 %"} <= set(texts)
+    for card in cards:
+        for number in re.findall(r"(?<![\w.-])\d+(?:\.\d+)?(?!\w)", card):
+            assert any(number in text for text in texts), (number, texts)
+    for kind, title in figures.evaluate_all("all => all.map((e) => [e.dataset.truth, e.title])"):
+        assert (kind, title) == (
+            "illustrative",
+            "illustrative: from the document, not from this engine",
+        )
 
 
 def test_a_prompt_stays_text_and_a_click_on_its_history_seeks(
@@ -671,6 +705,19 @@ def test_the_shared_engine_is_watched_and_not_commanded(page: Page) -> None:
     wait_until(page, "window.stage.store.connection === 'open' && window.stage.store.header")
     settle(page)
     assert page.locator("[data-act=run]").is_enabled()
+
+
+def test_a_shared_engine_that_is_turned_off_is_not_offered(context: BrowserContext) -> None:
+    sessions = Sessions(lambda report: load_model("tiny-random", report), shared_enabled=False)
+    with stage_server(sessions) as alone:
+        page = context.new_page()
+        page.add_init_script("sessionStorage.setItem('glassbox.engine', 'shared')")
+        open_stage(page, alone)
+        assert page.get_by_label("Engine", exact=True).is_hidden()
+        assert page.evaluate("window.stage.store.engine") == "own"
+        settle(page)
+        assert page.locator("[data-act=run]").is_enabled()
+        page.close()
 
 
 def test_from_a_saved_trace_there_is_a_way_back_to_live(

@@ -7,10 +7,11 @@ import { Store } from "./core/store.js";
 import { EngineLink } from "./core/stream.js";
 import { ArchitectureMap } from "./map/map.js";
 import { el, reconcile, setAttribute, setText } from "./page/dom.js";
-import { Head, messageOf } from "./page/head.js";
+import { Head } from "./page/head.js";
 import { Inspector } from "./page/inspector.js";
 import { Theme } from "./page/theme.js";
 import { Transport } from "./page/transport.js";
+import { messageOf } from "./words/format.js";
 
 /**
  * View id -> panel module; a view that has none shows the first.

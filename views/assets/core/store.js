@@ -56,6 +56,8 @@ export class Store {
     this.modelStatus = null;
     /** @type {"own"|"shared"} */
     this.engine = "own";
+    /** Whether the server has an engine of its own to look at. */
+    this.sharedOffered = true;
     /** @type {EngineLink|null} */
     this.link = null;
     /** Counts every change of the log or the cursor. */

@@ -72,8 +72,7 @@ export class EngineLink {
   async ensureSession() {
     if (this.key) {
       try {
-        await this.request("GET", "/api/session", undefined, `Bearer ${this.key}`);
-        this.onSession(this.key);
+        await this.recognize();
         return;
       } catch (error) {
         if (!(error instanceof ServerError) || error.status !== 401) throw error;
@@ -82,7 +81,15 @@ export class EngineLink {
     const { key } = await this.request("POST", "/api/session", {}, null);
     this.key = key;
     sessionStorage.setItem(SESSION_KEY, key);
-    this.onSession(key);
+    await this.recognize();
+  }
+
+  /** Ask the server what it knows of this tab's session, and what it offers beside it. */
+  async recognize() {
+    const session = await this.request("GET", "/api/session", undefined, `Bearer ${this.key}`);
+    this.store.sharedOffered = session.shared_engine !== false;
+    if (!this.store.sharedOffered) this.store.engine = "own";
+    this.onSession(this.key);
   }
 
   /** @param {string} ticket @param {number} turn */

@@ -3,6 +3,7 @@
  * The row above the map: the tabs of the views, whose engine is shown, and what can be done with
  * its log.
  */
+import { messageOf } from "../words/format.js";
 import { el, icon, reconcile, setAttribute, setText } from "./dom.js";
 
 /** @import { Store } from "../core/store.js" */
@@ -13,7 +14,10 @@ const ICONS = {
   save: "M7 2h2v6h2.5L8 11.5 4.5 8H7zM2 12h12v2H2z",
   open: "M2 3h4.5l1.5 2H14v8H2z",
   reset: "M8 3a5 5 0 1 1-4.6 3H1.6L4.2 3l2.6 3H5a3.4 3.4 0 1 0 3-1.4z",
-  help: "M8 1.5a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13zm-.8 9.4h1.6v1.6H7.2zm.8-7.5c1.6 0 2.8 1 2.8 2.4 0 1.2-.7 1.7-1.3 2.1-.5.4-.7.6-.7 1.2v.6H7.2v-.7c0-1.3.7-1.8 1.3-2.2.5-.4.7-.5.7-1 0-.5-.5-.9-1.2-.9s-1.3.5-1.3 1.2H5.1c0-1.6 1.2-2.7 2.9-2.7z",
+  help:
+    "M8 1.5a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13zm-.8 9.4h1.6v1.6H7.2zm.8-7.5c1.6 0 2.8 1 " +
+    "2.8 2.4 0 1.2-.7 1.7-1.3 2.1-.5.4-.7.6-.7 1.2v.6H7.2v-.7c0-1.3.7-1.8 1.3-2.2.5-.4.7-.5" +
+    ".7-1 0-.5-.5-.9-1.2-.9s-1.3.5-1.3 1.2H5.1c0-1.6 1.2-2.7 2.9-2.7z",
 };
 
 const SHORTCUTS = [
@@ -25,7 +29,8 @@ const SHORTCUTS = [
   [["Home", "End"], "to the start, to the newest record"],
   [["1", "…", "5"], "choose a view"],
   [["Esc"], "deselect"],
-  [["Tab", "↑ ↓ ← →"], "reach the map and walk from box to box"],
+  [["Tab"], "walk the map as a request does, box by box"],
+  [["↑ ↓ ← →"], "to the nearest box in that direction"],
   [["Enter"], "select the box"],
   [["+", "-", "0"], "zoom the map, fit it"],
 ];
@@ -43,55 +48,13 @@ export class Head {
     this.tabs = el("div", { class: "gb-tabs", role: "tablist", "aria-label": "Views" });
     this.tabs.addEventListener("keydown", (event) => this.tabPressed(event));
     this.status = el("span", { class: "gb-status" });
-    this.engines = /** @type {HTMLSelectElement} */ (
-      el(
-        "select",
-        {
-          class: "gb-select",
-          "aria-label": "Engine",
-          title: "Whose engine is shown",
-          onchange: () => this.chooseEngine(),
-        },
-        el("option", { value: "own", text: "my engine" }),
-        el("option", { value: "shared", text: "shared engine" }),
-      )
-    );
-    this.file = /** @type {HTMLInputElement} */ (
-      el("input", {
-        type: "file",
-        accept: ".jsonl,application/jsonl,text/plain",
-        class: "gb-hidden",
-        tabindex: "-1",
-        "aria-label": "Open a saved trace",
-        onchange: () => void this.openFile(),
-      })
-    );
-    const button = (
-      /** @type {string} */ name,
-      /** @type {string} */ text,
-      /** @type {string} */ title,
-      /** @type {() => void} */ act,
-    ) =>
-      el(
-        "button",
-        { class: "gb-button is-quiet", type: "button", title, "data-act": name, onclick: act },
-        icon(ICONS[name]),
-        text,
-      );
-    this.saveButton = button(
-      "save",
-      "Save",
-      "Save the log of this engine as a file",
-      () => void this.save(),
-    );
-    this.openButton = button("open", "Open", "Open a saved trace", () => this.file.click());
-    this.resetButton = button(
-      "reset",
-      "Reset",
-      RESET_TITLE,
-      () => void this.store.command("reset", { config: null }),
-    );
-    this.helpButton = button("help", "", "Keyboard shortcuts", () => this.toggleHelp());
+    this.engines = this.engineSelect();
+    this.file = this.fileInput();
+    const saveTitle = "Save the log of this engine as a file";
+    this.saveButton = tool("save", "Save", saveTitle, () => void this.save());
+    this.openButton = tool("open", "Open", "Open a saved trace", () => this.file.click());
+    this.resetButton = tool("reset", "Reset", RESET_TITLE, () => void this.reset());
+    this.helpButton = tool("help", "", "Keyboard shortcuts", () => this.toggleHelp());
     this.helpButton.setAttribute("aria-label", "Keyboard shortcuts");
     this.helpButton.setAttribute("aria-expanded", "false");
     this.help = makeHelp();
@@ -111,6 +74,39 @@ export class Head {
       this.help,
     );
     root.append(this.tabs, this.corner);
+  }
+
+  /** @returns {HTMLSelectElement} */
+  engineSelect() {
+    const select = el(
+      "select",
+      {
+        class: "gb-select",
+        "aria-label": "Engine",
+        title: "Whose engine is shown",
+        onchange: () => this.chooseEngine(),
+      },
+      el("option", { value: "own", text: "my engine" }),
+      el("option", { value: "shared", text: "shared engine" }),
+    );
+    return /** @type {HTMLSelectElement} */ (select);
+  }
+
+  /** @returns {HTMLInputElement} */
+  fileInput() {
+    const input = el("input", {
+      type: "file",
+      accept: ".jsonl,application/jsonl,text/plain",
+      class: "gb-hidden",
+      tabindex: "-1",
+      "aria-label": "Open a saved trace",
+      onchange: () => void this.openFile(),
+    });
+    return /** @type {HTMLInputElement} */ (input);
+  }
+
+  reset() {
+    return this.store.command("reset", { config: null });
   }
 
   update() {
@@ -199,12 +195,22 @@ export class Head {
     setAttribute(this.status, "data-status", status);
     setText(this.status, status);
     if (this.engines.value !== store.engine) this.engines.value = store.engine;
-    this.engines.hidden = !store.live;
+    this.engines.hidden = !store.live || !store.sharedOffered;
     const why = store.whyNoCommand;
     setAttribute(this.resetButton, "disabled", why ? "" : null);
     this.resetButton.title = why || RESET_TITLE;
     setAttribute(this.saveButton, "disabled", store.live && store.header ? null : "");
   }
+}
+
+/** @param {string} name @param {string} text @param {string} title @param {() => void} act */
+function tool(name, text, title, act) {
+  return el(
+    "button",
+    { class: "gb-button is-quiet", type: "button", title, "data-act": name, onclick: act },
+    icon(ICONS[name]),
+    text,
+  );
 }
 
 function makeHelp() {
@@ -234,9 +240,4 @@ function statusOf(store) {
   if (!store.header) return "loading";
   if (store.failure) return "failed";
   return store.headEngine.mode === "running" ? "running" : "paused";
-}
-
-/** @param {unknown} error */
-export function messageOf(error) {
-  return error instanceof Error ? error.message : String(error);
 }

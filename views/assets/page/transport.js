@@ -4,9 +4,10 @@
  * command the engine; behind the head they walk through what was recorded.
  */
 import { STEP_PHASES } from "../core/records.js";
-import { does, plural } from "../words/format.js";
 import { el, icon, setAttribute, setText } from "./dom.js";
 import { themeOf } from "./theme.js";
+import { hintOf } from "./transport_hints.js";
+import { setTruth } from "./truth.js";
 
 /** @import { Store } from "../core/store.js" */
 
@@ -28,6 +29,8 @@ const ICONS = {
   live: "M8 4a4 4 0 1 0 0 8 4 4 0 0 0 0-8z",
 };
 
+const WHERE_HOW = "the step at the cursor / the newest step of the log";
+
 export class Transport {
   /**
    * @param {HTMLElement} root
@@ -38,55 +41,49 @@ export class Transport {
     this.busy = false;
     this.face = "";
     this.ticksKey = "";
-    const b = (
-      /** @type {string} */ name,
-      /** @type {string} */ text,
-      /** @type {string} */ title,
-      /** @type {() => void} */ act,
-      before = true,
-    ) =>
-      el(
-        "button",
-        { class: "gb-button", type: "button", title, "data-act": name, onclick: act },
-        before ? icon(ICONS[name]) : null,
-        text,
-        before ? null : icon(ICONS[name]),
-      );
-    /** @type {Record<string, HTMLElement>} */
-    this.buttons = {
-      stepBack: b("stepBack", "Step", "Back to the end of the step before ([ or p)", () =>
-        this.back("Step"),
-      ),
-      phaseBack: b("phaseBack", "Phase", "Back to the end of the phase before (Shift+←)", () =>
-        this.back("Phase"),
-      ),
-      eventBack: b("eventBack", "Event", "Back by one event (←)", () => this.back("Event")),
-      run: el("button", {
-        class: "gb-button is-primary gb-run",
-        type: "button",
-        "data-act": "run",
-        onclick: () => this.toggleRun(),
-      }),
-      eventOn: b("eventOn", "Event", "On by one event (→)", () => this.on("Event"), false),
-      phaseOn: b(
-        "phaseOn",
-        "Phase",
-        "On to the end of the phase (Shift+→)",
-        () => this.on("Phase"),
-        false,
-      ),
-      stepOn: b(
-        "stepOn",
-        "Step",
-        "On to the end of the step (] or n)",
-        () => this.on("Step"),
-        false,
-      ),
-      live: b("live", "Live", "To the newest record, and follow it (End)", () =>
-        this.store.goLive(),
-      ),
-    };
-    this.speed = /** @type {HTMLSelectElement} */ (
+    this.buttons = this.makeButtons();
+    this.speed = this.speedSelect();
+    this.hint = el("div", { class: "gb-hint", role: "status" });
+    this.cells = new Map(STEP_PHASES.map((phase) => [phase, this.phaseCell(phase)]));
+    this.range = this.scrubber();
+    this.ticks = /** @type {HTMLCanvasElement} */ (el("canvas", { "aria-hidden": "true" }));
+    this.where = el("div", { class: "gb-where" });
+    root.append(this.handRow(), this.logRow());
+    this.resize = new ResizeObserver(() => this.drawTicks(true));
+    this.resize.observe(this.ticks);
+  }
+
+  // -- building ----------------------------------------------------------------------------------
+
+  /** @returns {Record<string, HTMLElement>} */
+  makeButtons() {
+    /** @type {[string, "Event"|"Phase"|"Step", string][]} */
+    const back = [
+      ["stepBack", "Step", "Back to the end of the step before ([ or p)"],
+      ["phaseBack", "Phase", "Back to the end of the phase before (Shift+←)"],
+      ["eventBack", "Event", "Back by one event (←)"],
+    ];
+    /** @type {[string, "Event"|"Phase"|"Step", string][]} */
+    const on = [
+      ["eventOn", "Event", "On by one event (→)"],
+      ["phaseOn", "Phase", "On to the end of the phase (Shift+→)"],
+      ["stepOn", "Step", "On to the end of the step (] or n)"],
+    ];
+    const live = "To the newest record, and follow it (End)";
+    const run = { class: "gb-button is-primary gb-run", type: "button", "data-act": "run" };
+    /** @type {[string, HTMLElement][]} */
+    const made = [
+      ...back.map(([name, unit, title]) => named(name, unit, title, () => this.back(unit), true)),
+      ...on.map(([name, unit, title]) => named(name, unit, title, () => this.on(unit), false)),
+      named("live", "Live", live, () => this.store.goLive(), true),
+      ["run", el("button", { ...run, onclick: () => this.toggleRun() })],
+    ];
+    return Object.fromEntries(made);
+  }
+
+  /** @returns {HTMLSelectElement} */
+  speedSelect() {
+    const select = /** @type {HTMLSelectElement} */ (
       el(
         "select",
         {
@@ -100,72 +97,60 @@ export class Transport {
         ),
       )
     );
-    this.speed.value = sessionStorage.getItem(SPEED_KEY) ?? "2";
-    this.hint = el("div", { class: "gb-hint", role: "status" });
-    this.cells = new Map(
-      STEP_PHASES.map((phase) => [
-        phase,
-        el("button", {
-          class: "gb-phase",
-          type: "button",
-          "data-phase": phase,
-          text: phase,
-          onclick: () => this.toPhase(phase),
-        }),
-      ]),
-    );
-    const steps = Array.from(this.cells.values(), (cell) => el("li", {}, cell));
-    const strip = el("ol", { class: "gb-phases", "aria-label": "Phases of the step" }, ...steps);
-    this.range = /** @type {HTMLInputElement} */ (
-      el("input", {
-        type: "range",
-        min: -1,
-        max: 0,
-        step: 1,
-        value: -1,
-        "aria-label": "Position in the log",
-        oninput: () => this.scrubbed(),
-      })
-    );
-    this.ticks = /** @type {HTMLCanvasElement} */ (el("canvas", { "aria-hidden": "true" }));
-    this.where = el("div", {
-      class: "gb-where",
-      title: "measured: the step at the cursor / the newest step of the log",
+    select.value = sessionStorage.getItem(SPEED_KEY) ?? "2";
+    return select;
+  }
+
+  /** @param {string} phase */
+  phaseCell(phase) {
+    return el("button", {
+      class: "gb-phase",
+      type: "button",
+      "data-phase": phase,
+      text: phase,
+      onclick: () => this.toPhase(phase),
     });
+  }
+
+  /** @returns {HTMLInputElement} */
+  scrubber() {
+    const range = el("input", {
+      type: "range",
+      min: -1,
+      max: 0,
+      step: 1,
+      value: -1,
+      "aria-label": "Position in the log",
+      oninput: () => this.scrubbed(),
+    });
+    return /** @type {HTMLInputElement} */ (range);
+  }
+
+  handRow() {
     const { stepBack, phaseBack, eventBack, run, eventOn, phaseOn, stepOn, live } = this.buttons;
-    root.append(
-      el(
-        "div",
-        { class: "gb-transport-row" },
-        el(
-          "div",
-          { class: "gb-group", role: "group", "aria-label": "Back" },
-          stepBack,
-          phaseBack,
-          eventBack,
-        ),
-        run,
-        el(
-          "div",
-          { class: "gb-group", role: "group", "aria-label": "Forward" },
-          eventOn,
-          phaseOn,
-          stepOn,
-        ),
-        live,
-        el("label", { class: "gb-speed" }, this.speed),
-        this.hint,
-      ),
-      el(
-        "div",
-        { class: "gb-transport-row" },
-        strip,
-        el("div", { class: "gb-scrub" }, this.ticks, this.range),
-        this.where,
-      ),
+    const group = (/** @type {string} */ name, /** @type {HTMLElement[]} */ ...buttons) =>
+      el("div", { class: "gb-group", role: "group", "aria-label": name }, ...buttons);
+    return el(
+      "div",
+      { class: "gb-transport-row" },
+      group("Back", stepBack, phaseBack, eventBack),
+      run,
+      group("Forward", eventOn, phaseOn, stepOn),
+      live,
+      el("label", { class: "gb-speed" }, this.speed),
+      this.hint,
     );
-    this.resize = new ResizeObserver(() => this.drawTicks(true));
-    this.resize.observe(this.ticks);
+  }
+
+  logRow() {
+    const steps = Array.from(this.cells.values(), (cell) => el("li", {}, cell));
+    return el(
+      "div",
+      { class: "gb-transport-row" },
+      el("ol", { class: "gb-phases", "aria-label": "Phases of the step" }, ...steps),
+      el("div", { class: "gb-scrub" }, this.ticks, this.range),
+      this.where,
+    );
   }
 
   destroy() {
@@ -351,7 +336,7 @@ export class Transport {
     const at = store.phaseAt(store.cursor);
     const last = store.steps.findLast((entry) => !entry.command)?.step;
     const words = this.whereWords(at, last);
-    setText(this.where, words);
+    setTruth(this.where, "measured", WHERE_HOW, words);
     setAttribute(
       range,
       "aria-valuetext",
@@ -400,34 +385,11 @@ export class Transport {
   }
 
   updateHint() {
-    const { kind, text } = this.hintOf();
+    const { kind, text } = hintOf(this.store);
+    const how = this.store.header ? "counted in the log of the engine" : "what the server reports";
     setText(this.hint, text);
     setAttribute(this.hint, "data-kind", kind || null);
-  }
-
-  /** @returns {{kind: string, text: string}} */
-  hintOf() {
-    const { store } = this;
-    if (store.notice) return { kind: store.notice.kind, text: store.notice.text };
-    if (!store.live) return { kind: "", text: savedHint(store) };
-    if (!store.header && store.modelStatus)
-      return {
-        kind: store.modelStatus.stage === "failed" ? "error" : "",
-        text: loadingHint(store.modelStatus),
-      };
-    if (store.connection !== "open") return { kind: "", text: connectionHint(store) };
-    if (!store.header) return { kind: "", text: loadingHint(store.modelStatus) };
-    if (store.clock.playing) return { kind: "", text: "Playing what was recorded." };
-    if (!store.following && !store.atHead) {
-      return {
-        kind: "",
-        text: `You look at the past: ${plural(store.head - store.cursor, "record")} before the newest.`,
-      };
-    }
-    if (store.engine === "shared")
-      return { kind: "", text: "The shared engine of this server, as its clients drive it." };
-    if (store.failure) return { kind: "error", text: "The engine failed: reset it to go on." };
-    return engineHint(store);
+    setAttribute(this.hint, "title", /\d/.test(text) ? `measured: ${how}` : null);
   }
 }
 
@@ -438,55 +400,14 @@ function tickStride(steps, width) {
   return stride;
 }
 
-/** @param {Store} store */
-function savedHint(store) {
-  return store.atHead
-    ? "End of the saved trace."
-    : `A saved trace of ${plural(store.head + 1, "record")}.`;
-}
-
-/** @param {Store} store */
-function connectionHint(store) {
-  return store.connection === "lost"
-    ? "The connection is lost; trying again."
-    : "Connecting to the engine.";
-}
-
-/** @param {any} status */
-function loadingHint(status) {
-  if (!status?.stage) return "Waiting for the engine.";
-  if (status.stage === "failed") return `There is no model: ${status.message}`;
-  const share = status.total > 1 ? ` (${Math.floor((100 * status.done) / status.total)} %)` : "";
-  return `The model is being made ready: ${status.message || status.stage}${share}`;
-}
-
 /**
- * What there is to do, said next to the buttons that do it.
- * @param {Store} store
+ * A button with its name in `buttons`.
+ * @param {string} name @param {string} text @param {string} title @param {() => void} act
+ * @param {boolean} first whether the icon stands before the text
+ * @returns {[string, HTMLElement]}
  */
-function engineHint(store) {
-  const requests = store.state.requests ?? {};
-  let submitted = 0;
-  let inside = 0;
-  for (const id in requests) {
-    if (requests[id].status === "submitted") submitted += 1;
-    else if (requests[id].status !== "finished") inside += 1;
-  }
-  const next = store.headEngine.next_phase ?? "arrive";
-  if (store.headEngine.mode === "running") {
-    return {
-      kind: "",
-      text: submitted + inside ? "" : "The engine runs and has nothing to do. Send a prompt.",
-    };
-  }
-  if (submitted) {
-    const who = does(submitted, "request", "waits", "wait") + " for the next step";
-    return {
-      kind: "call",
-      text: next === "arrive" ? `${who}: press Step or Run.` : `${who}; paused before ${next}.`,
-    };
-  }
-  if (inside || next !== "arrive")
-    return { kind: "", text: `Paused before ${next}: press Phase, Step or Run.` };
-  return { kind: "", text: "The engine has nothing to do. Send a prompt." };
+function named(name, text, title, act, first) {
+  const attributes = { class: "gb-button", type: "button", title, "data-act": name, onclick: act };
+  const parts = [icon(ICONS[name]), text];
+  return [name, el("button", attributes, ...(first ? parts : parts.reverse()))];
 }

@@ -123,3 +123,8 @@ export function quote(text, most = 24) {
 export function capital(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
+
+/** @param {unknown} error */
+export function messageOf(error) {
+  return error instanceof Error ? error.message : String(error);
+}

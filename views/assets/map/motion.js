@@ -1,0 +1,79 @@
+// @ts-check
+/** What moves on the map: events that the cursor just passed travel their arrows. */
+import { svg } from "../page/dom.js";
+import { round } from "./shapes.js";
+
+/** @import { ArchitectureMap } from "./map.js" */
+
+const FLIGHT_MS = 430;
+const MOST_FLIGHTS = 6;
+
+export class Motion {
+  /** @param {ArchitectureMap} map */
+  constructor(map) {
+    this.map = map;
+    /** @type {{line: any, began: number, node: SVGElement}[]} */
+    this.flights = [];
+    this.frame = 0;
+  }
+
+  stop() {
+    cancelAnimationFrame(this.frame);
+  }
+
+  /**
+   * Let the events that the cursor just passed travel: a few a frame, never behind.
+   * @param {any} now @param {number} lastCursor where it came from; Infinity: another log
+   */
+  fly(now, lastCursor) {
+    const { store } = this.map;
+    const forward = store.cursor > lastCursor;
+    if (!forward || this.map.reduced.matches) return;
+    const entry = store.stepAt(store.cursor);
+    const from = Math.max(lastCursor + 1, entry?.first ?? 0, store.cursor - 400);
+    const passed = new Map();
+    for (const event of store.eventsBetween(from, store.cursor)) {
+      passed.set(event.connection ?? `at ${event.component}`, event);
+    }
+    const last = [...passed.values()].slice(-MOST_FLIGHTS);
+    for (const event of last) {
+      const line = event.connection && this.map.lineByLive.get(event.connection);
+      if (line) this.launch(line);
+      else if (event === now || last.length <= 2)
+        this.pulse(this.map.boxByLive.get(event.component));
+    }
+  }
+
+  /** @param {any} line */
+  launch(line) {
+    if (this.flights.some((flight) => flight.line === line)) return;
+    if (this.flights.length >= MOST_FLIGHTS * 2) return;
+    const node = svg("circle", { class: "gb-flight", r: 5 });
+    this.map.viewport.append(node);
+    this.flights.push({ line, began: performance.now(), node });
+    if (!this.frame) this.frame = requestAnimationFrame((time) => this.tick(time));
+  }
+
+  /** @param {number} time */
+  tick(time) {
+    this.frame = 0;
+    this.flights = this.flights.filter((flight) => {
+      const part = Math.max(0, Math.min(1, (time - flight.began) / FLIGHT_MS));
+      if (part >= 1 || !flight.node.isConnected) {
+        flight.node.remove();
+        return false;
+      }
+      const eased = part < 0.5 ? 2 * part * part : 1 - (2 - 2 * part) ** 2 / 2;
+      const { x, y } = flight.line.shaft.getPointAtLength(eased * flight.line.length);
+      flight.node.setAttribute("transform", `translate(${round(x)} ${round(y)})`);
+      return true;
+    });
+    if (this.flights.length) this.frame = requestAnimationFrame((next) => this.tick(next));
+  }
+
+  /** @param {any} box */
+  pulse(box) {
+    if (!box || box.pulse.getAnimations().length) return;
+    box.pulse.animate([{ opacity: 0.9 }, { opacity: 0 }], { duration: 480, easing: "ease-out" });
+  }
+}

@@ -1,0 +1,236 @@
+// @ts-check
+/**
+ * The map's words: letters keep a least size on the screen, a box grows for its words where there
+ * is room, and what does not fit is cut with an ellipsis.
+ */
+import {
+  DRAWER,
+  cut,
+  drawerPath,
+  frameAt,
+  hullOf,
+  labelSpot,
+  overlap,
+  place,
+  round,
+  roundedPath,
+  segmentsOf,
+  spinePath,
+  textArea,
+  textWidth,
+  tipPath,
+} from "./shapes.js";
+
+/** @import { Area, Component, Connection } from "../core/document.js" */
+/** @import { ArchitectureMap } from "./map.js" */
+
+const MOST_GROWTH = 22; // by which a box may be drawn wider on a side, for its words
+const LEAST_PX = 11.2; // no letter of the fitted map is smaller than this on the screen
+
+export class TextFit {
+  /** @param {ArchitectureMap} map */
+  constructor(map) {
+    this.map = map;
+    this.scale = 0;
+    /** Counts how often the texts were fitted. */
+    this.layouts = 0;
+    /** Sizes of letters, in the map's units. */
+    this.sizes = { small: 12.5, big: 14 };
+  }
+
+  /** Fit again, whatever the size was before. */
+  anew() {
+    this.scale = 0;
+    this.fit();
+  }
+
+  /** Letters keep a least size on the screen; what does not fit its box is cut with an ellipsis. */
+  fit() {
+    if (!this.map.page) return;
+    const width = this.map.stage.clientWidth;
+    const height = this.map.stage.clientHeight;
+    if (!width || !height) return;
+    const scale = Math.min(width / this.map.bounds.w, height / this.map.bounds.h);
+    if (Math.abs(scale - this.scale) < 0.004) return;
+    this.scale = scale;
+    this.layouts += 1;
+    const small = Math.min(16, Math.max(12.2, LEAST_PX / scale));
+    const big = Math.min(16, Math.max(14, (LEAST_PX + 0.3) / scale));
+    this.sizes = { small, big };
+    for (const box of this.map.boxes.values()) box.geo = this.widened(box.item);
+    for (const box of this.map.boxes.values()) this.layBox(box);
+    for (const line of this.map.lines) this.layLine(line);
+    for (const line of this.map.lines) this.layQuantity(line);
+    for (const frame of this.map.frames) frame.text.setAttribute("font-size", String(round(small)));
+  }
+
+  /**
+   * Where a line runs: its ends stay on the sides of their boxes, however wide these are drawn, and
+   * what leaves or enters from below does so at the drawer's lower edge.
+   * @param {Connection} item
+   */
+  trimmed(item) {
+    const points = item.points.map(([x, y]) => [x, y]);
+    if (points.length < 2) return points;
+    /** @type {[number[], number[], string][]} */
+    const ends = [
+      [points[0], points[1], item.from],
+      [points[points.length - 1], points[points.length - 2], item.to],
+    ];
+    for (const [end, next, id] of ends) {
+      const box = this.map.boxes.get(id);
+      if (!box) continue;
+      const { x, y, w, h } = box.item;
+      if (Math.abs(end[0] - x) < 0.6) end[0] = box.geo.x;
+      else if (Math.abs(end[0] - x - w) < 0.6) end[0] = box.geo.x + box.geo.w;
+      else if (Math.abs(end[1] - y - h) < 0.6 && next[1] > end[1] + DRAWER + 6) end[1] += DRAWER;
+    }
+    return points;
+  }
+
+  /**
+   * A box as wide as its words need, where its neighbours and the labels between leave room: on a
+   * small screen letters shrink less than boxes do.
+   * @param {Component} item
+   * @returns {Area}
+   */
+  widened(item) {
+    const { small, big } = this.sizes;
+    const words = Math.max(
+      textWidth(item.label, big, 650),
+      textWidth(item.sublabel ?? "", small, 400),
+      textWidth(item.tag ?? "", small, 600),
+    );
+    const missing = words + 19 - item.w;
+    if (missing <= 0) return item;
+    const left = this.roomBeside(item, -1);
+    const right = this.roomBeside(item, 1);
+    const part = Math.min(1, missing / (left + right || 1));
+    return {
+      x: round(item.x - left * part),
+      y: item.y,
+      w: round(item.w + (left + right) * part),
+      h: item.h,
+    };
+  }
+
+  /** @param {Component} item @param {-1|1} side @returns {number} by how much a box may grow there */
+  roomBeside(item, side) {
+    const edge = side < 0 ? item.x : item.x + item.w;
+    const rim = side < 0 ? this.map.bounds.x : this.map.bounds.x + this.map.bounds.w;
+    let room = Math.min(MOST_GROWTH, side * (rim - edge) - 7);
+    for (const other of this.map.page.components) {
+      if (
+        other === item ||
+        other.y > item.y + item.h + DRAWER ||
+        other.y + other.h + DRAWER < item.y
+      )
+        continue;
+      const gap = side < 0 ? edge - (other.x + other.w) : other.x - edge;
+      if (gap < 0) continue;
+      room = Math.min(room, (gap - this.widestLabelBetween(item, other) - 22) / 2);
+    }
+    for (const frame of this.map.page.boundaries) {
+      const wall = side < 0 ? frame.x : frame.x + frame.w;
+      const gap = side * (wall - edge);
+      if (gap > 0 && item.y >= frame.y && item.y <= frame.y + frame.h)
+        room = Math.min(room, gap - 6);
+    }
+    return Math.max(0, room);
+  }
+
+  /** @param {Component} a @param {Component} b */
+  widestLabelBetween(a, b) {
+    const between = this.map.page.connections.filter(
+      (each) =>
+        (each.from === a.id && each.to === b.id) || (each.from === b.id && each.to === a.id),
+    );
+    return Math.max(
+      0,
+      ...between.map((each) => textWidth(each.label ?? "", this.sizes.small, 500)),
+    );
+  }
+
+  /** @param {any} box */
+  layBox(box) {
+    const { item, geo } = box;
+    const { small, big } = this.sizes;
+    const { x, y, w, h } = geo;
+    frameAt(box.ring, x - 5, y - 5, w + 10, h + DRAWER + 9);
+    frameAt(box.pulse, x - 4, y - 4, w + 8, h + 8);
+    frameAt(box.card, x, y, w, h);
+    box.drawer.setAttribute("d", drawerPath(x, y + h, w));
+    box.spine.setAttribute("d", spinePath(x, y, h));
+    frameAt(box.rail, x + 1, y + h - 1.5, w - 2, 3);
+    box.fill.setAttribute("x", String(x + 1));
+    box.fill.setAttribute("y", String(y + h - 1.5));
+    box.spark.setAttribute("cx", String(x + w - 3));
+    box.spark.setAttribute("cy", String(y + 3));
+    const lines = [
+      { node: box.tag, text: item.tag, size: small, weight: 600 },
+      { node: box.title, text: item.label, size: big, weight: 650 },
+      { node: box.sub, text: item.sublabel, size: small, weight: 400 },
+    ].filter((line) => line.text);
+    const room = Math.max(1, Math.floor(h / (small + 3)));
+    while (lines.length > room)
+      lines.splice(
+        lines.findIndex((line) => line.node !== box.title),
+        1,
+      );
+    for (const node of [box.tag, box.title, box.sub]) node.textContent = "";
+    const step = Math.min(big + 5, h / lines.length);
+    const top = y + h / 2 - ((lines.length - 1) * step) / 2;
+    lines.forEach((line, row) => {
+      place(line.node, x + 12, top + row * step + line.size * 0.36, line.size);
+      line.node.textContent = cut(line.text, w - 17, line.size, line.weight);
+    });
+    place(box.live, x + 11, y + h + DRAWER / 2 + 1 + small * 0.36, small);
+    box.shown = "";
+  }
+
+  /** @param {any} line */
+  layLine(line) {
+    const { small } = this.sizes;
+    const { item, name, quantity } = line;
+    const points = this.trimmed(item);
+    const path = roundedPath(points);
+    line.hit.setAttribute("d", path);
+    line.shaft.setAttribute("d", path);
+    line.tip.setAttribute("d", tipPath(points));
+    line.length = line.shaft.getTotalLength();
+    line.points = points;
+    const wide = Math.max(textWidth(item.label ?? "", small, 500), small * 3.4);
+    line.spot = labelSpot(item, points, wide, small);
+    place(name, line.spot.x, line.spot.y, small);
+    for (const node of [name, quantity]) node.setAttribute("text-anchor", line.spot.anchor);
+  }
+
+  /**
+   * What travels is written beside the label, on the first of four places that hides nothing.
+   * @param {any} line
+   */
+  layQuantity(line) {
+    const { small } = this.sizes;
+    const { spot, item } = line;
+    const step = small + 2.5;
+    const rows = item.label ? [spot.away, -spot.away, 2 * -spot.away, 2 * spot.away] : [0];
+    const areas = rows.map((row) => textArea(spot, spot.y + row * step, small * 4.6, small));
+    const free = areas.findIndex((area) => !this.hidesSomething(area, line));
+    place(line.quantity, spot.x, spot.y + rows[Math.max(0, free)] * step, small);
+  }
+
+  /** @param {{x: number, y: number, w: number, h: number}} area @param {any} own */
+  hidesSomething(area, own) {
+    for (const box of this.map.boxes.values()) {
+      const { x, y, w, h } = box.geo;
+      if (overlap(area, { x, y, w, h: h + DRAWER })) return true;
+    }
+    return this.map.lines.some((line) => {
+      if (line !== own && line.item.label) {
+        const wide = textWidth(line.item.label, this.sizes.small, 500);
+        if (overlap(area, textArea(line.spot, line.spot.y, wide, this.sizes.small))) return true;
+      }
+      return segmentsOf(line.points).some(({ a, b }) => overlap(area, hullOf(a, b)));
+    });
+  }
+}
