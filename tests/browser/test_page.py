@@ -32,6 +32,7 @@ READY = (
     "[data-testid=stApp][data-test-connection-state=CONNECTED][data-test-script-state=notRunning]"
 )
 VIEWS = ("request-lifecycle", "block-allocation", "cuda-acceleration")
+PANELS = ("lifecycle", "blocks", "graph")
 PROMPT = "The capital of France is"
 START_SECONDS = 60
 # The store is one module for the whole page, so the test sees the one that is drawn.
@@ -217,7 +218,15 @@ def check_graph(tab: Tab, log: Log) -> None:
         for event in log.events("step_dispatched")
     ]
     tab.rows("Steps and how they ran", steps)
-    tab.has("#gb-panel", "of KV a token")
+    model = log.header["model"]
+    kilobytes = f"{model['kv_bytes_per_token'] / 1000:.1f} kB of KV a token"
+    tab.has(".gbp-shape", kilobytes)
+    tab.has(".gbp-shape", f"× {model['num_layers']} layers × {model['num_kv_heads']} KV heads ×")
+    forward = log.events("forward_run")[-1]["facts"]
+    tab.has(".gbp-total", f"{forward['num_tokens']} token")
+    read = log.events("pages_read")[-1]["facts"]
+    tab.has(".gbp-lead", f"{len(read['blocks'])} page")
+    tab.has(".gbp-lead", f"{read['num_tokens']} tokens of context")
 
 
 CHECKS = (check_lifecycle, check_blocks, check_graph)
@@ -250,20 +259,60 @@ def test_a_prompt_goes_phase_by_phase_through_all_three_views(tab: Tab) -> None:
     tab.has(".gb-map", "0 open · 1 done")
 
 
+# What each view's sentence tells of a step with one request that finds no cached prefix.
+TOLD = (
+    {"batch_scheduled", "request_scheduled", "text_emitted"},
+    {"blocks_allocated", "blocks_cached", "prefix_looked_up"},
+    {"step_dispatched", "forward_run", "modules_timed", "pages_read"},
+)
+
+
 def test_what_the_sentence_says_comes_from_events_of_the_log(tab: Tab) -> None:
+    """A part for each event of the step that the view tells of, with that event's own numbers."""
     tab.send(PROMPT, max_tokens=2)
     tab.press("Step")
     tab.has(".gb-transport", "step 0 / 0")
     for number in range(3):
         tab.view(number)
-        tab.has(".gbp-sentence", "tep 0")
         log = tab.log()
-        known = {record["seq"] for record in log.records if record["kind"] == "event"}
+        tab.wait_for("s.cursor", len(log.records) - 1)
+        tab.has(f".gbp-{PANELS[number]} .gbp-sentence", "tep 0")
+        wanted = {
+            record["seq"]: record
+            for record in log.records
+            if record.get("type") in TOLD[number] and record["step"] == 0
+        }
         parts = tab.page.locator(".gbp-sentence [data-seqs]")
-        assert parts.count() > 0
+        cited: set[int] = set()
         for part in parts.all():
-            cited = {int(seq) for seq in re.findall(r"\d+", part.get_attribute("data-seqs") or "")}
-            assert cited <= known
+            seqs = [int(seq) for seq in (part.get_attribute("data-seqs") or "").split()]
+            cited |= set(seqs)
+            for seq in seqs:
+                for word in words_of(wanted[seq]):
+                    assert word in part.inner_text(), wanted[seq]
+        assert cited == set(wanted)
+
+
+def words_of(event: dict[str, Any]) -> list[str]:
+    """What a sentence must say of an event."""
+    facts = event["facts"]
+    if event["type"] == "batch_scheduled":
+        tokens = facts["prefill_tokens"] + facts["decode_tokens"]
+        return [f"gave {tokens} of {facts['max_num_batched_tokens']} tokens"]
+    if event["type"] == "request_scheduled":
+        return [facts["request"], f"{facts['num_tokens']}-token prompt"]
+    if event["type"] in ("blocks_allocated", "blocks_cached"):
+        return [facts["request"], str(facts["blocks"][0]), str(facts["blocks"][-1])]
+    if event["type"] == "pages_read":
+        return [facts["request"], f"{len(facts['blocks'])} page", "derived"]
+    if event["type"] == "forward_run":
+        return [f"{facts['num_tokens']} tokens", f"{facts['num_layers']} layers", "the CPU"]
+    if event["type"] == "modules_timed":
+        times = zip(facts["durations_us"], facts["kinds"], strict=True)
+        return [max(times)[1]]
+    if event["type"] == "text_emitted":
+        return [facts["request"], facts["text"].strip()]
+    return ["eager"] if event["type"] == "step_dispatched" else [facts["request"]]
 
 
 def test_an_openai_client_appears_on_the_map(tab: Tab) -> None:

@@ -343,7 +343,8 @@ function makeBanner(banner) {
 function takesKeys(target, key) {
   if (
     target.closest(
-      "input:not([type=range]):not([type=checkbox]), textarea, select, [contenteditable=true], [contenteditable='']",
+      "input:not([type=range]):not([type=checkbox]), textarea, select, " +
+        "[contenteditable=true], [contenteditable='']",
     )
   )
     return true;
@@ -358,7 +359,8 @@ function takesKeys(target, key) {
   if (key.startsWith("Arrow") || key === "Home" || key === "End") {
     return Boolean(
       target.closest(
-        "[role=tab], [role=radio], [role=radiogroup], [role=slider], [role=menu], [role=listbox], pre",
+        "[role=tab], [role=radio], [role=radiogroup], [role=slider], [role=menu], " +
+          "[role=listbox], pre",
       ),
     );
   }

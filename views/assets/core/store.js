@@ -4,7 +4,8 @@
  * is selected. Map, inspector, transport and panels read it and never keep a copy.
  *
  * @typedef {{phase: string, first: number, last: number}} PhaseSpan
- * @typedef {{step: number, first: number, last: number, phases: PhaseSpan[], command?: true}} StepEntry
+ * @typedef {{step: number, first: number, last: number, phases: PhaseSpan[], command?: true}}
+ *   StepEntry
  * @typedef {{component: string|null, request: string|null, block: number|null}} Selection
  */
 import { Clock } from "./clock.js";

@@ -9,6 +9,7 @@ import { atOrBefore, traceIndex } from "./trace_index.js";
 /** @import { Store } from "./store.js" */
 
 /**
+ * @typedef {{i: number, t_us: number}} Moment a record and its time
  * @typedef {{us: number, engineUs: number, paused: boolean}} Interval of the log's clock; the
  *   engine's part of it; whether the engine stood paused in it
  * @typedef {{first: Interval|null, last: Interval|null, mean: (Interval & {gaps: number})|null}}
@@ -30,7 +31,7 @@ export function timingOf(store, id) {
   const row = index.rows.get(id);
   const texts = row?.texts ?? [];
   const count = atOrBefore(texts.length, (k) => texts[k].i, store.cursor) + 1;
-  /** @param {{i: number, t_us: number}} from @param {{i: number, t_us: number}} to @returns {Interval} */
+  /** @param {Moment} from @param {Moment} to @returns {Interval} */
   const between = (from, to) => ({
     us: to.t_us - from.t_us,
     engineUs: index.engineTime(to.i, to.t_us) - index.engineTime(from.i, from.t_us),

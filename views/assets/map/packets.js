@@ -6,7 +6,7 @@
  *
  * @typedef {{connection: string, events: EventRecord[], now: boolean, quantity: string}} Packet
  */
-import { bytes, count, plural, visible } from "../words/format.js";
+import { bytes, count, plural, quote } from "../words/format.js";
 
 /** @import { EventRecord } from "../core/records.js" */
 
@@ -31,7 +31,7 @@ export function packetsOf(events, now) {
 }
 
 /** @param {string} id a request's id, short enough for an arrow */
-export function shortId(id) {
+function shortId(id) {
   const letters = [...id];
   return letters.length <= 9 ? id : `…${letters.slice(-7).join("")}`;
 }
@@ -88,7 +88,7 @@ const QUANTITIES = {
   tokens_returned: (events) => `${count(sum(events, (f) => f.num_tokens))} tok`,
   outputs_returned: (events) => `${count(sum(events, (f) => f.num_requests))} req`,
   text_emitted: (events) =>
-    events.length === 1 ? textOf(events[0].facts.text) : plural(events.length, "text"),
+    events.length === 1 ? quote(events[0].facts.text, 9) : plural(events.length, "text"),
   request_completed: (events) => whoOf(events, " done"),
 };
 
@@ -97,10 +97,4 @@ function quantityOf(events) {
   const { type } = events[events.length - 1];
   const make = Object.hasOwn(QUANTITIES, type) ? QUANTITIES[type] : null;
   return make ? make(events.filter((event) => event.type === type)) : "";
-}
-
-/** @param {string} text */
-function textOf(text) {
-  const letters = [...visible(text)];
-  return `“${letters.length > 9 ? `${letters.slice(0, 8).join("")}…` : letters.join("")}”`;
 }

@@ -3,6 +3,7 @@
  * Shapes of the map: paths, places and widths, computed from the document and the size of letters.
  */
 import { el, svg } from "../page/dom.js";
+import { shortened } from "../words/format.js";
 
 /** @import { Area, Component, Connection, PageDocument } from "../core/document.js" */
 
@@ -84,7 +85,9 @@ export function lineTitle(item, boxes) {
 /** @param {number} x @param {number} y @param {number} w */
 export function drawerPath(x, y, w) {
   const r = 7;
-  return `M${x + 4} ${y - 8}V${y + DRAWER - r}a${r} ${r} 0 0 0 ${r} ${r}H${x + w - 4 - r}a${r} ${r} 0 0 0 ${r} ${-r}V${y - 8}z`;
+  const [left, right, top, foot] = [x + 4, x + w - 4, y - 8, y + DRAWER];
+  const corner = (/** @type {number} */ down) => `a${r} ${r} 0 0 0 ${r} ${down}`;
+  return `M${left} ${top}V${foot - r}${corner(r)}H${right - r}${corner(-r)}V${top}z`;
 }
 
 /** @param {number} x @param {number} y @param {number} h */
@@ -252,9 +255,5 @@ export function textWidth(text, size, weight) {
 /** @param {string} text @param {number} room @param {number} size @param {number} weight */
 export function cut(text, room, size, weight) {
   // Titles are set a little tighter than they are measured.
-  const width = (/** @type {string} */ part) => textWidth(part, size, weight) * 0.985;
-  if (width(text) <= room) return text;
-  const letters = [...text];
-  while (letters.length > 1 && width(`${letters.join("")}…`) > room) letters.pop();
-  return `${letters.join("").trimEnd()}…`;
+  return shortened(text, (part) => textWidth(part, size, weight) * 0.985 <= room);
 }

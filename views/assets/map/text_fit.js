@@ -114,7 +114,7 @@ export class TextFit {
     };
   }
 
-  /** @param {Component} item @param {-1|1} side @returns {number} by how much a box may grow there */
+  /** By how much a box may grow there. @param {Component} item @param {-1|1} side */
   roomBeside(item, side) {
     const edge = side < 0 ? item.x : item.x + item.w;
     const rim = side < 0 ? this.map.bounds.x : this.map.bounds.x + this.map.bounds.w;

@@ -18,6 +18,7 @@ import {
   momentName,
   moreItem,
   outputText,
+  pinnedWhere,
   promptText,
   requestRows,
   sourceItem,
@@ -175,11 +176,7 @@ export class Inspector {
     const pinned = item.pinned_sources ?? [];
     if (pinned.length) {
       const items = pinned.map((source) =>
-        sourceItem(
-          source.label || source.path,
-          `${source.path}${source.line ? ` ${source.line}–${source.end_line ?? source.line}` : ""} · ${source.status}`,
-          source.url,
-        ),
+        sourceItem(source.label || source.path, pinnedWhere(source), source.url),
       );
       this.body.append(
         el("h3", { text: "Pinned by the document" }),

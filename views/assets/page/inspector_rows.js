@@ -8,6 +8,7 @@ import { el, reconcile } from "./dom.js";
 import { setTruth, truth } from "./truth.js";
 
 /** @import { LiveRow } from "../boxes/live.js" */
+/** @import { PinnedSource } from "../core/document.js" */
 /** @import { StepEntry, Store } from "../core/store.js" */
 /** @import { TruthKind } from "./truth.js" */
 
@@ -167,4 +168,9 @@ function timeRows(store, id) {
   if (last) add("latest time between tokens", last.us, "measured", LAST_HOW);
   if (mean) add("mean time between tokens", mean.us, "derived", meanHow(mean.gaps));
   return rows;
+}
+
+/** @param {PinnedSource} source */
+export function pinnedWhere({ path, line, end_line: end, status }) {
+  return `${path}${line ? ` ${line}–${end ?? line}` : ""} · ${status}`;
 }

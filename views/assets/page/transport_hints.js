@@ -17,10 +17,8 @@ export function hintOf(store) {
   if (!store.header) return { kind: "", text: loadingHint(store.modelStatus) };
   if (store.clock.playing) return { kind: "", text: "Playing what was recorded." };
   if (!store.following && !store.atHead) {
-    return {
-      kind: "",
-      text: `You look at the past: ${plural(store.head - store.cursor, "record")} before the newest.`,
-    };
+    const back = plural(store.head - store.cursor, "record");
+    return { kind: "", text: `You look at the past: ${back} before the newest.` };
   }
   if (store.engine === "shared")
     return { kind: "", text: "The shared engine of this server, as its clients drive it." };

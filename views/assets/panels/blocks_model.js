@@ -20,7 +20,7 @@ const QUEUE_SHOWN = 40;
 const MAX_LOGICAL = 160;
 
 /** What a block is. */
-export const EMPTY = 0;
+const EMPTY = 0;
 export const CACHED_FREE = 1;
 export const USED = 2;
 export const NULL_BLOCK = 3;
@@ -178,7 +178,7 @@ function addOwners(pool, requests, computed) {
   }
 }
 
-/** @param {number} tokens @param {number} size @returns {number} no fewer than 0, no more than fit */
+/** No fewer than none, no more than fit. @param {number} tokens @param {number} size */
 function within(tokens, size) {
   return Math.max(0, Math.min(size, tokens));
 }

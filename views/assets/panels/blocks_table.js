@@ -125,7 +125,8 @@ export class LogicalTable {
     button.dataset.block = String(id);
     setText(button, refs > 1 ? `${id} ×${refs}` : String(id));
     const held = refs > 1 ? `, held by ${refs} requests` : "";
-    button.title = `measured: physical block ${id}${held}, ${hash ? `hash ${hash}` : "no hash yet"}`;
+    const known = hash ? `hash ${hash}` : "no hash yet";
+    button.title = `measured: physical block ${id}${held}, ${known}`;
     setAttribute(row, "data-touch", OUTLINES.find(([bit]) => item.touch & bit)?.[1] ?? null);
     row.classList.toggle("is-hashed", item.hash !== "");
     row.classList.toggle("is-selected", chosen);

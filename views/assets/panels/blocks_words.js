@@ -17,7 +17,7 @@ export const OUTLINES = [
   [TOUCH.uncached, "uncached", "warn", "−"],
 ];
 
-export const KIND_WORDS = [
+const KIND_WORDS = [
   "free and empty",
   "free, content still cached",
   "in use",

@@ -1,6 +1,7 @@
 // @ts-check
 /** What a panel draws on: a sharp canvas, and the page's colours for it. */
 import { themeOf, themedOf } from "../page/theme.js";
+import { shortened } from "../words/format.js";
 
 const NAMES = [
   "bg",
@@ -119,10 +120,7 @@ export function roundRect(c, x, y, w, h, r) {
  * @param {CanvasRenderingContext2D} c @param {string} text @param {number} width
  */
 export function fit(c, text, width) {
-  if (c.measureText(text).width <= width) return text;
-  let cut = text;
-  while (cut.length > 1 && c.measureText(`${cut}…`).width > width) cut = cut.slice(0, -1);
-  return `${cut}…`;
+  return shortened(text, (part) => c.measureText(part).width <= width);
 }
 
 /** @type {Map<string, CanvasPattern>} by colour and sharpness */

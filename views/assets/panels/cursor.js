@@ -64,6 +64,7 @@ export function sentenceOf(store, tell) {
     step: store.cursor < 0 ? undefined : step,
     promptTokens: (id) => index.rows.get(id)?.promptTokens,
     device: store.header?.model?.device,
+    ran: (index.steps.get(step)?.ran ?? Infinity) <= store.cursor,
   });
 }
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** What attention read: a request's pages in the order in which they are read, and where they lie. */
+/** What attention read: a request's pages, in the order of reading, and where they lie. */
 import { el, svg } from "../page/dom.js";
 import { truth } from "../page/truth.js";
 import { onRequestColour, requestColour } from "../words/colours.js";

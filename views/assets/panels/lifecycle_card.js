@@ -164,7 +164,8 @@ export class StreamCard {
 
   /** Which tokens were hit, are computed, are computed in this step. @param {Stream} stream */
   markNow(stream) {
-    const key = `${stream.hit} ${stream.done} ${stream.scheduled} ${stream.now?.from} ${stream.now?.to}`;
+    const { hit, done, scheduled, now } = stream;
+    const key = [hit, done, scheduled, now?.from, now?.to].join(" ");
     if (key === this.marksKey) return;
     this.marksKey = key;
     const places = this.places ?? [];
@@ -172,11 +173,11 @@ export class StreamCard {
       const place = places[k];
       const list = this.prompt.children[k].classList;
       if (place < 0) continue;
-      const now = stream.now !== null && place >= stream.now.from && place < stream.now.to;
-      list.toggle("is-hit", place < stream.hit);
-      list.toggle("is-now", now);
-      list.toggle("is-scheduled", now && place >= stream.done);
-      list.toggle("is-todo", place >= stream.done && !now);
+      const current = now !== null && place >= now.from && place < now.to;
+      list.toggle("is-hit", place < hit);
+      list.toggle("is-now", current);
+      list.toggle("is-scheduled", current && place >= done);
+      list.toggle("is-todo", place >= done && !current);
     }
   }
 

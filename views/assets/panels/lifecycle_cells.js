@@ -130,8 +130,8 @@ export function cellLines(id, cell) {
   const lines = [`${id} · step ${cell.step}`];
   if (cell.tokens !== undefined && cell.from !== undefined) {
     lines.push(
-      `${KIND_WORDS[cell.kind ?? ""]}: ${plural(cell.tokens, "token")}, positions ${cell.from} to ` +
-        `${cell.from + cell.tokens - 1} of ${cell.known} known`,
+      `${KIND_WORDS[cell.kind ?? ""]}: ${plural(cell.tokens, "token")}, ` +
+        `positions ${cell.from} to ${cell.from + cell.tokens - 1} of ${cell.known} known`,
     );
     if (cell.why) lines.push(cell.why);
   } else if (cell.kind) lines.push(KIND_WORDS[cell.kind]);

@@ -10,6 +10,7 @@ import { because, colon } from "./reasons.js";
 
 /** @param {string} opening @param {EventRecord[]} events @returns {Part[]} */
 export function blockParts(opening, events) {
+  const looked = of(events, "prefix_looked_up");
   const groups = [
     some(of(events, "prefix_cache_reset"), 2, eventPhrase, "reset"),
     verb(
@@ -18,7 +19,18 @@ export function blockParts(opening, events) {
       4,
       (e) => `${blockList(e.facts.blocks)} for ${e.facts.request}`,
     ),
-    hitsInWords(events),
+    verb(
+      "found ",
+      looked.filter((e) => e.facts.hit_tokens > 0),
+      3,
+      foundWords,
+    ),
+    verb(
+      "hit cached ",
+      of(events, "blocks_hit"),
+      3,
+      (e) => `${blockList(e.facts.blocks)} for ${e.facts.request}`,
+    ),
     evictedInWords(events),
     verb(
       "cached ",
@@ -35,9 +47,9 @@ export function blockParts(opening, events) {
     verb("freed ", of(events, "blocks_freed"), 4, freedWords),
     verb(
       "found no cached prefix for ",
-      of(events, "prefix_looked_up").filter((e) => e.facts.hit_tokens === 0),
+      looked.filter((e) => e.facts.hit_tokens === 0),
       3,
-      (e) => `${e.facts.request}${e.reason?.code === "first_miss" ? "" : because(e.reason)}`,
+      missedWords,
     ),
     verb(
       "found no room for ",
@@ -55,15 +67,15 @@ export function blockParts(opening, events) {
   const batch = of(events, "batch_scheduled")[0];
   if (!batch) return [{ text: `${opening} has moved no block so far.`, seqs: [] }];
   const tokens = batch.facts.prefill_tokens + batch.facts.decode_tokens;
-  const text = tokens
-    ? `${opening} moved no block: ${tokens === 1 ? "its token fits" : `its ${count(tokens)} tokens fit`} into blocks already held.`
-    : `${opening} moved no block: it gave no tokens.`;
-  return [{ text, seqs: [batch.seq] }];
+  const fit = tokens === 1 ? "its token fits" : `its ${count(tokens)} tokens fit`;
+  const why = tokens ? `${fit} into blocks already held` : "it gave no tokens";
+  return [{ text: `${opening} moved no block: ${why}.`, seqs: [batch.seq] }];
 }
 
 /**
  * A verb and what it was done to, event by event.
- * @param {string} verb @param {EventRecord[]} events @param {number} most @param {(e: EventRecord) => string} words
+ * @param {string} verb @param {EventRecord[]} events @param {number} most
+ * @param {(e: EventRecord) => string} words
  * @returns {Part[]}
  */
 function verb(verb, events, most, words) {
@@ -71,38 +83,16 @@ function verb(verb, events, most, words) {
   return [{ text: verb, seqs: [] }, ...row(some(events, most, words, "time"))];
 }
 
-/**
- * What was given from the cache, and how much of the request it is.
- * @param {EventRecord[]} events @returns {Part[]}
- */
-function hitsInWords(events) {
-  const found = of(events, "prefix_looked_up").filter((event) => event.facts.hit_tokens > 0);
-  const given = of(events, "blocks_hit");
-  /** @type {Part[]} */
-  const parts = [];
-  for (const event of given.slice(0, 3)) {
-    parts.push({
-      text: `${parts.length ? ", " : ""}hit cached ${blockList(event.facts.blocks)} for ${event.facts.request}`,
-      seqs: [event.seq],
-    });
-    const look = found.find((item) => item.facts.request === event.facts.request);
-    if (look)
-      parts.push({
-        text: ` (${look.facts.hit_tokens} of its ${plural(look.facts.num_tokens, "token")}${look.facts.preempted ? ", kept since it was preempted" : ""})`,
-        seqs: [look.seq],
-      });
-  }
-  const more = given.slice(3);
-  if (more.length > 0)
-    parts.push({ text: ` and ${plural(more.length, "more hit")}`, seqs: seqs(more) });
-  for (const look of found) {
-    if (given.some((event) => event.facts.request === look.facts.request)) continue;
-    parts.push({
-      text: `${parts.length ? ", " : ""}found ${look.facts.hit_tokens} of ${look.facts.request}'s ${plural(look.facts.num_tokens, "token")} cached`,
-      seqs: [look.seq],
-    });
-  }
-  return parts;
+/** @param {EventRecord} event prefix_looked_up, with a hit */
+function foundWords({ facts: f }) {
+  const kept = f.preempted ? ", kept since it was preempted" : "";
+  return `${f.hit_tokens} of ${f.request}'s ${plural(f.num_tokens, "token")} cached${kept}`;
+}
+
+/** @param {EventRecord} event prefix_looked_up, without one */
+function missedWords(event) {
+  const why = event.reason?.code === "first_miss" ? "" : because(event.reason);
+  return `${event.facts.request}${why}`;
 }
 
 /** @param {EventRecord[]} events @returns {Part[]} */

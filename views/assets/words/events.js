@@ -11,8 +11,8 @@ const SOURCES = { page: " from the page", http: " over HTTP" };
 /** @type {Record<string, (f: any, e: EventRecord) => string>} */
 export const EVENT_PHRASES = {
   request_submitted: (f) =>
-    `${f.request} is submitted${SOURCES[f.source] ?? ""}: ${plural(f.num_prompt_tokens, "prompt token")}, ` +
-    `at most ${f.max_tokens} to generate`,
+    `${f.request} is submitted${SOURCES[f.source] ?? ""}: ` +
+    `${plural(f.num_prompt_tokens, "prompt token")}, at most ${f.max_tokens} to generate`,
   request_refused: (f, e) =>
     `${f.request} is refused with ${plural(f.num_prompt_tokens, "prompt token")}${colon(e.reason)}`,
   request_arrived: (f) =>
@@ -81,8 +81,8 @@ export const EVENT_PHRASES = {
     `attention read ${blockList(f.blocks)} for ${f.request}: ${plural(f.num_tokens, "token")} of ` +
     `context, ${bytes(f.num_bytes)}`,
   heads_grouped: (f) =>
-    `${does(f.num_attention_heads, "query head", "shares", "share")} ${plural(f.num_kv_heads, "KV head")}, ` +
-    `${bytes(f.kv_bytes_per_token)} of KV a token`,
+    `${does(f.num_attention_heads, "query head", "shares", "share")} ` +
+    `${plural(f.num_kv_heads, "KV head")}, ${bytes(f.kv_bytes_per_token)} of KV a token`,
   token_sampled: (f) =>
     `token ${f.token} ${f.greedy ? "is the likeliest" : "is drawn"} for ${f.request}`,
   tokens_returned: (f) =>
@@ -106,7 +106,7 @@ export const EVENT_PHRASES = {
  * What a failed engine says of itself, without a full stop. @param {string} message
  * @returns {string}
  */
-export function stoppedWords(message) {
+function stoppedWords(message) {
   const text = message.replace(/\.$/, "");
   return text.startsWith("the engine stopped") ? text : `the engine stopped: ${text}`;
 }

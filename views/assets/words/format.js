@@ -113,10 +113,7 @@ export function visible(text) {
 
 /** Text in quotes, cut to `most` characters. @param {string} text @param {number} [most] */
 export function quote(text, most = 24) {
-  const characters = [...visible(text)];
-  const cut =
-    characters.length > most ? `${characters.slice(0, most - 1).join("")}…` : characters.join("");
-  return `“${cut}”`;
+  return `“${shortened(visible(text), (part) => [...part].length <= most)}”`;
 }
 
 /** @param {string} text with a capital letter first */
@@ -127,4 +124,15 @@ export function capital(text) {
 /** @param {unknown} error */
 export function messageOf(error) {
   return error instanceof Error ? error.message : String(error);
+}
+
+/**
+ * Cut text until it fits, with an ellipsis where something is gone.
+ * @param {string} text @param {(text: string) => boolean} fits
+ */
+export function shortened(text, fits) {
+  if (fits(text)) return text;
+  const letters = [...text];
+  while (letters.length > 1 && !fits(`${letters.join("")}…`)) letters.pop();
+  return `${letters.join("").trimEnd()}…`;
 }

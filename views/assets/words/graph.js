@@ -13,7 +13,7 @@ import { because, colon } from "./reasons.js";
  */
 export function graphParts(opening, events, context) {
   const dispatch = of(events, "step_dispatched")[0];
-  if (!dispatch) return notDispatched(opening, events);
+  if (!dispatch) return notDispatched(opening, events, context);
   const f = dispatch.facts;
   const padding = f.num_padded_tokens - f.num_tokens;
   const how =
@@ -27,11 +27,12 @@ export function graphParts(opening, events, context) {
   return parts;
 }
 
-/** @param {string} opening @param {EventRecord[]} events @returns {Part[]} */
-function notDispatched(opening, events) {
+/**
+ * @param {string} opening @param {EventRecord[]} events @param {Context} context @returns {Part[]}
+ */
+function notDispatched(opening, events, context) {
   const batch = of(events, "batch_scheduled")[0];
-  const over = events.some((event) => ["sample", "update", "output"].includes(event.phase));
-  if (batch && !over && batch.facts.num_requests > 0) {
+  if (batch && !context.ran && batch.facts.num_requests > 0) {
     const tokens = batch.facts.prefill_tokens + batch.facts.decode_tokens;
     return [
       {

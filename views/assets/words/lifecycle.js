@@ -124,57 +124,43 @@ function arrivalsInWords(events) {
  * @param {EventRecord[]} events @returns {Part[]}
  */
 function lifecycleClauses(events) {
-  const had = new Set(of(events, "request_scheduled").map((event) => event.facts.request));
-  const aborted = of(events, "request_aborted");
-  const taken = new Set(aborted.map((event) => event.facts.request));
-  const finished = of(events, "request_finished");
-  /** @type {Part[]} */
-  const parts = [
-    ...some(of(events, "request_preempted"), 3, (e) => preemptedWords(e, had), "preemption"),
-    ...some(
-      of(events, "request_passed_over"),
-      2,
-      (e) => passedOverWords(e.facts, e.reason),
-      "request passed over",
-    ),
+  const clauses = [
+    ...some(of(events, "request_preempted"), 3, preemptedWords, "preemption"),
+    ...some(of(events, "request_passed_over"), 2, passedOver, "request passed over"),
     ...some(of(events, "admission_stopped"), 2, waitsWords, "stop"),
-    ...some(
-      finished.filter((e) => !taken.has(e.facts.request)),
-      3,
-      (e) => `${e.facts.request} finishes${colon(e.reason)}`,
-      "finished request",
-    ),
+    ...some(of(events, "request_aborted"), 3, eventPhrase, "abort"),
+    ...some(of(events, "request_finished"), 3, endsWords, "finished request"),
     ...some(of(events, "token_dropped"), 2, eventPhrase, "dropped token"),
   ];
-  const all = parts.map((part) => ({ ...part, text: `; ${part.text}` }));
-  for (const event of aborted) {
-    const f = event.facts;
-    all.push({
-      text: `; ${f.request} is aborted while ${f.status}${because(event.reason)}`,
-      seqs: [event.seq],
-    });
-    const end = finished.find((item) => item.facts.request === f.request);
-    if (end)
-      all.push({ text: ` after ${plural(end.facts.num_output_tokens, "token")}`, seqs: [end.seq] });
-  }
-  return all;
+  return clauses.map((part) => ({ ...part, text: `; ${part.text}` }));
 }
 
-/** @param {EventRecord} event @param {Set<string>} had tokens in this step */
-function preemptedWords(event, had) {
+/** @param {EventRecord} event request_passed_over */
+function passedOver(event) {
+  return passedOverWords(event.facts, event.reason);
+}
+
+/** @param {EventRecord} event request_finished */
+function endsWords(event) {
+  const f = event.facts;
+  if (f.finish_reason !== "abort") return `${f.request} finishes${colon(event.reason)}`;
+  return `${f.request} ends after ${plural(f.num_output_tokens, "token")}`;
+}
+
+/** @param {EventRecord} event request_preempted */
+function preemptedWords(event) {
   const f = event.facts;
   const by = !f.by ? "" : f.by === f.request ? " by its own need" : ` for ${f.by}`;
-  const lost = had.has(f.request)
-    ? "its tokens of this step are taken back, its blocks are given back"
-    : `its blocks (${plural(f.num_computed_tokens, "computed token")}) are given back`;
+  const had = `its blocks (${plural(f.num_computed_tokens, "computed token")}) are given back`;
   const later = "what is still cached when it resumes is hit, the rest is computed again";
-  return `${f.request} is preempted${by}${because(event.reason)}: ${lost}; ${later}`;
+  return `${f.request} is preempted${by}${because(event.reason)}: ${had}; ${later}`;
 }
 
 /** @param {EventRecord} event admission_stopped */
 function waitsWords(event) {
   const behind = event.facts.waiting - 1;
-  return `${event.facts.request} waits${colon(event.reason)}${behind > 0 ? ` (${behind} more behind it)` : ""}`;
+  const others = behind > 0 ? ` (${behind} more behind it)` : "";
+  return `${event.facts.request} waits${colon(event.reason)}${others}`;
 }
 
 /** @param {EventRecord[]} events @returns {Part[]} */

@@ -8,6 +8,7 @@
  * @property {number} [step] named where a step has no event yet
  * @property {(id: string) => number | undefined} [promptTokens]
  * @property {string} [device] that the times were measured on
+ * @property {boolean} [ran] whether the step's execution is over
  * @typedef {(opening: string, events: EventRecord[], context: Context) => Part[]} Teller
  */
 import { plural } from "./format.js";

@@ -1,7 +1,8 @@
 // @ts-check
 /** The sentence a view opens with: what a step did, made from its events alone. */
 import { eventPhrase } from "./events.js";
-import { capital } from "./format.js";
+import { capital, plural } from "./format.js";
+import { seqs } from "./parts.js";
 
 /** @import { EventRecord } from "../core/records.js" */
 /** @import { Context, Part, Teller } from "./parts.js" */
@@ -27,14 +28,22 @@ export function sentenceParts(events, tell, context = {}) {
   return tell(`Step ${step}`, events, context);
 }
 
+/** As many events are told in full; those before them are counted. */
+const SHOWN = 4;
+
 /** @param {string} opening @param {EventRecord[]} events @returns {Part[]} */
 function oneAfterTheOther(opening, events) {
-  const shown = events.slice(-4);
+  const before = events.slice(0, -SHOWN);
+  /** @type {Part[]} */
+  const clauses = events
+    .slice(-SHOWN)
+    .map((event) => ({ text: eventPhrase(event), seqs: [event.seq] }));
+  if (before.length > 0) {
+    clauses.unshift({ text: plural(before.length, "more event"), seqs: seqs(before) });
+  }
   /** @type {Part[]} */
   const parts = opening ? [{ text: opening, seqs: [] }] : [];
-  shown.forEach((event, i) => {
-    parts.push({ text: `${i ? "; " : ""}${eventPhrase(event)}`, seqs: [event.seq] });
-  });
+  parts.push(...clauses.map((part, i) => ({ ...part, text: `${i ? "; " : ""}${part.text}` })));
   parts.push({ text: ".", seqs: [] });
   return opening ? parts : capitalFirst(parts);
 }
