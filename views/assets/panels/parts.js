@@ -29,7 +29,7 @@ export class Sentence {
   part(part) {
     if (part.seqs.length === 0) return document.createTextNode(part.text);
     const [, lead, text] = /** @type {RegExpMatchArray} */ (
-      part.text.match(/^((?:; |: |, | and )?)([\s\S]*)$/)
+      part.text.match(/^((?:; |: |, |\. | and )?)([\s\S]*)$/)
     );
     const from =
       part.seqs.length === 1

@@ -55,7 +55,7 @@ function timesInWords(events, context) {
   if (forward) {
     const where = forward.duration_us === undefined ? "" : ` (measured on ${device})`;
     parts.push({
-      text: `; ${eventPhrase(forward)}${where}`,
+      text: `. ${eventPhrase(forward)}${where}`,
       seqs: [forward.seq],
       truth: "measured",
     });
