@@ -23,7 +23,6 @@ from engine.core import EngineCore, Runner
 from engine.engine_thread import EngineThread
 from engine.events import (
     STEP_PHASES,
-    ChunkingOff,
     EngineFailed,
     Phase,
     PromptTooLong,
@@ -419,8 +418,8 @@ class AsyncLLM:
     def why_refused(self, num_tokens: int) -> RequestRefusedError | None:
         """Why a prompt of this length can never be served here; None where it can.
 
-        That it fits the pool goes without a check: `EngineConfig.resolve` lets no max_model_len
-        pass that the pool cannot hold.
+        That it fits the pool, and a step where prefill is not chunked, goes without a check:
+        `EngineConfig.resolve` lets no max_model_len pass that they cannot hold.
         """
         config = self.config
         longest = (config.max_model_len or 0) - 1
@@ -429,12 +428,6 @@ class AsyncLLM:
                 f"the prompt has {num_tokens} tokens, and may have {longest} at most: "
                 f"max_model_len is {config.max_model_len}, and one token must be left to answer",
                 PromptTooLong(num_tokens, config.max_model_len or 0),
-            )
-        if not config.enable_chunked_prefill and num_tokens > config.max_num_batched_tokens:
-            return RequestRefusedError(
-                f"the prompt has {num_tokens} tokens, and without chunked prefill it must fit one "
-                f"step's {config.max_num_batched_tokens} (max_num_batched_tokens)",
-                ChunkingOff(num_tokens, config.max_num_batched_tokens),
             )
         return None
 

@@ -76,9 +76,18 @@ class EngineConfig(BaseModel):
     def resolve(self, model_max_len: int) -> EngineConfig:
         """Fill in `max_model_len`, or raise `ConfigError` where model or pool cannot hold it.
 
-        A request's last token is never computed, so a request of n tokens needs KV for n - 1.
+        Without chunked prefill a step must hold a whole sequence, or a long one would wait for
+        ever once it is preempted (vLLM refuses it as well: `vllm/config/scheduler.py`).
         """
         fits = min(model_max_len, self.largest_request())
+        if not self.enable_chunked_prefill:
+            fits = min(fits, self.max_num_batched_tokens)
+        if fits < 2:
+            raise ConfigError(
+                f"num_gpu_blocks {self.num_gpu_blocks}: a request has 2 tokens at least, and pool "
+                f"and step allow {fits}; raise num_gpu_blocks, block_size or "
+                "max_num_batched_tokens"
+            )
         wanted = self.max_model_len
         if wanted is None:
             return self.model_copy(update={"max_model_len": fits})
@@ -92,6 +101,13 @@ class EngineConfig(BaseModel):
                 f"max_model_len {wanted} does not fit the KV cache: {self.num_gpu_blocks - 1} "
                 f"blocks of {self.block_size} hold {self.largest_request()} tokens; set it to "
                 f"{fits} or less, or raise num_gpu_blocks"
+            )
+        if wanted > fits:
+            raise ConfigError(
+                f"max_num_batched_tokens {self.max_num_batched_tokens} is less than max_model_len "
+                f"{wanted}, and without chunked prefill a step must hold a whole sequence; raise "
+                "it, lower max_model_len, or switch enable_chunked_prefill on",
+                field="max_num_batched_tokens",
             )
         return self
 

@@ -179,15 +179,8 @@ class PromptTooLong(NamedTuple):
     max_model_len: int
 
 
-class CanNeverFit(NamedTuple):
-    """The whole pool is smaller than what the request may need."""
-
-    needs: int
-    blocks: int
-
-
 class PrefillInBatch(NamedTuple):
-    """The batch holds a prefill chunk; only pure decode batches are captured."""
+    """The batch holds prefill tokens; a full graph is for pure decode batches."""
 
     prefill_tokens: int
 
@@ -239,7 +232,6 @@ Reason = (
     | UncomputedDependency
     | ResetRequested
     | PromptTooLong
-    | CanNeverFit
     | PrefillInBatch
     | AboveLargestSize
     | EnforceEager

@@ -19,7 +19,6 @@ from engine.async_llm import EngineBusy, EngineError, RequestRefusedError
 from engine.background_model import ModelNotReady
 from engine.config import ConfigError
 from engine.engine_thread import EngineThreadStopped
-from engine.events import PromptTooLong
 from engine.output_processor import RequestLost
 from engine.sessions import TooManySessions
 
@@ -70,9 +69,7 @@ def to_api_error(error: Exception) -> ApiError:
         case RequestValidationError():
             return validation_error(error)
         case RequestRefusedError():
-            too_long = isinstance(error.reason, PromptTooLong)
-            code = "context_length_exceeded" if too_long else "request_can_never_fit"
-            return ApiError(str(error), 400, param="prompt", code=code)
+            return ApiError(str(error), 400, param="prompt", code="context_length_exceeded")
         case ConfigError():
             return ApiError(str(error), 400, param=error.field, code="invalid_value")
         case ModelNotReady() if error.status.stage == "failed":

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from engine.async_llm import (
@@ -24,7 +24,6 @@ from engine.async_llm import (
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine_thread import EngineThread
 from engine.events import (
-    ChunkingOff,
     EngineFailed,
     Event,
     ForwardRun,
@@ -275,9 +274,9 @@ def test_a_prompt_too_long_is_refused_with_the_numbers(make: Make) -> None:
 def test_without_chunked_prefill_a_prompt_must_fit_one_step(make: Make) -> None:
     engine = make(enable_chunked_prefill=False, max_num_batched_tokens=16)
     with pytest.raises(RequestRefusedError) as caught:
-        engine.submit("a" * 17)
-    assert caught.value.reason == ChunkingOff(17, 16)
-    engine.submit("a" * 16)
+        engine.submit("a" * 16)
+    assert caught.value.reason == PromptTooLong(16, 16)
+    engine.submit("a" * 15)
 
 
 @given(st.integers(2, 50), st.integers(1, 128), st.integers(2, 10_000), st.data())
@@ -287,7 +286,8 @@ def test_no_prompt_of_a_legal_length_outgrows_the_pool(
     """Why a refusal needs no reason of its own for a pool that is too small."""
     asked = EngineConfig(num_gpu_blocks=blocks, block_size=size)
     longest = min(model_len, asked.largest_request())
-    wanted = data.draw(st.none() | st.integers(2, longest)) if longest >= 2 else None
+    assume(longest >= 2)
+    wanted = data.draw(st.none() | st.integers(2, longest))
     config = asked.model_copy(update={"max_model_len": wanted}).resolve(model_len)
     assert config.max_model_len is not None
     assert -(-(config.max_model_len - 1) // size) <= blocks - 1

@@ -12,6 +12,19 @@ def test_max_model_len_defaults_to_what_model_and_pool_both_allow() -> None:
     assert EngineConfig().resolve(512).max_model_len == 512
 
 
+def test_a_pool_that_holds_no_request_is_refused() -> None:
+    with pytest.raises(ConfigError, match="num_gpu_blocks 2: .* allow 1"):
+        EngineConfig(num_gpu_blocks=2, block_size=1).resolve(8192)
+
+
+def test_without_chunked_prefill_a_step_must_hold_a_whole_sequence() -> None:
+    config = EngineConfig(enable_chunked_prefill=False, max_num_batched_tokens=64)
+    assert config.resolve(8192).max_model_len == 64
+    with pytest.raises(ConfigError, match="64 is less than max_model_len 65") as caught:
+        config.model_copy(update={"max_model_len": 65}).resolve(8192)
+    assert caught.value.field == "max_num_batched_tokens"
+
+
 @pytest.mark.parametrize(
     ("wanted", "model", "message"),
     [

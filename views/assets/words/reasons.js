@@ -43,8 +43,6 @@ export const REASON_PHRASES = {
   prompt_too_long: (r) =>
     `${does(r.num_prompt_tokens, "prompt token", "leaves", "leave")} no room for one more within ` +
     `${r.max_model_len}`,
-  can_never_fit: (r) =>
-    `it may need ${plural(r.needs, "block")} and the whole pool has ${r.blocks} to give`,
   prefill_in_batch: (r) =>
     `${does(r.prefill_tokens, "prefill token", "is", "are")} in the batch; ` +
     "a full graph is for pure decode batches only",
