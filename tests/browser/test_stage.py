@@ -439,6 +439,34 @@ def test_the_map_zooms_pans_and_fits(page: Page) -> None:
     assert viewport.get_attribute("transform") == "translate(0 0) scale(1)"
 
 
+FOOT = """() => {
+  const foot = window.stage.root.querySelector(".gb-map-foot");
+  const own = foot.getBoundingClientRect();
+  const hidden = [...window.stage.root.querySelectorAll(
+    ".gb-stage :is(.card, .drawer, .shaft, .gb-name, .gb-frame rect)")].filter((node) => {
+      const box = node.getBoundingClientRect();
+      return box.left < own.right && own.left < box.right && box.top < own.bottom
+        && own.top < box.bottom;
+    });
+  return [foot.classList.contains("is-inside"), hidden.length];
+}"""
+
+
+@pytest.mark.parametrize(
+    ("query", "width", "inside"),
+    [("", 1280, True), ("", 390, False), ("?document=foreign", 1280, None)],
+)
+def test_what_stands_on_the_map_hides_nothing_of_it(
+    page: Page, server: StageServer, query: str, width: int, inside: bool | None
+) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    open_stage(page, server, query)
+    settle(page)
+    is_inside, hidden = page.evaluate(FOOT)
+    assert hidden == 0
+    assert inside is None or is_inside is inside
+
+
 # --- inspector -----------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@
 import { Moment, liveOf } from "../boxes/live.js";
 import { el, reconcile, setAttribute, setText, svg } from "../page/dom.js";
 import { eventPhrase } from "../words/events.js";
+import { placeFoot } from "./foot.js";
 import { Gestures } from "./gestures.js";
 import { Motion } from "./motion.js";
 import { packetsOf } from "./packets.js";
@@ -72,6 +73,7 @@ export class ArchitectureMap {
     root.append(this.scroll, this.foot);
     this.resize = new ResizeObserver(() => {
       this.text.fit();
+      placeFoot(this);
       store.changed();
     });
     this.resize.observe(this.stage);
@@ -80,6 +82,7 @@ export class ArchitectureMap {
     Promise.all(["400 16px Inter", "650 16px Inter"].map((font) => document.fonts.load(font))).then(
       () => {
         this.text.anew();
+        placeFoot(this);
         this.store.changed();
       },
       () => {},
@@ -123,6 +126,7 @@ export class ArchitectureMap {
     this.gestures.fit();
     this.buildFoot();
     this.text.anew();
+    placeFoot(this);
     this.lastCursor = -2;
   }
 
