@@ -75,8 +75,13 @@ def command_routes(sessions: Sessions) -> APIRouter:
         return done(await engine.pause_async())
 
     @router.post("/engine/abort")
-    async def abort(request: Request, body: AbortCommand) -> Response:
+    async def abort(request: Request, body: AbortCommand | None = None) -> Response:
         engine = await own_engine(request)
+        if body is None:
+            raise ApiError(
+                'request: the body must name the request to take back, as in {"request": "r0"}',
+                param="request",
+            )
         aborted = await engine.abort_async(body.request)
         if not aborted:
             raise ApiError(f"request: {body.request!r:.60} is not under way", 404, param="request")

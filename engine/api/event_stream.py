@@ -35,6 +35,28 @@ STATUS_GAP = 0.25  # between two looks at how far the model is
 SIGN_OF_LIFE = 10.0  # how often an open stream counts as a visit
 
 
+class EventStream(EventSourceResponse):
+    """Server-sent events that end in order with the server, after these last messages."""
+
+    def __init__(
+        self, content: AsyncIterator[dict[str, str]], last: tuple[str, ...] = (), **more: Any
+    ):
+        super().__init__(content, sep="\n", **more)
+        self.last = "".join(f"data: {data}\n\n" for data in last).encode()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        more_body = False
+
+        async def watched(message: Any) -> None:
+            nonlocal more_body
+            await send(message)
+            more_body = message["type"] == "http.response.start" or message.get("more_body", False)
+
+        await super().__call__(scope, receive, watched)
+        if more_body and self.active:  # cut off by the server's end, not by the client
+            await send({"type": "http.response.body", "body": self.last, "more_body": False})
+
+
 class Tickets:
     """What lets a stream in without a header: one use, and not for long."""
 
@@ -90,7 +112,7 @@ def log_routes(sessions: Sessions, tickets: Tickets) -> APIRouter:
             raise ApiError("a ticket, or the key as Authorization, is needed", 401)
         check_key(sessions, key)
         cursor = Cursor.parse(request.headers.get("last-event-id") or after or "")
-        return EventSourceResponse(log_messages(sessions, key, cursor), sep="\n")
+        return EventStream(log_messages(sessions, key, cursor))
 
     @router.get("/trace")
     async def trace(request: Request) -> Response:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from fastapi import FastAPI, Request
-from sse_starlette import EventSourceResponse
 from sse_starlette.sse import AppStatus
 from starlette.background import BackgroundTask
 from starlette.responses import JSONResponse, Response
@@ -25,6 +24,7 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from engine.api.access import access, keyed_router
 from engine.api.errors import create_app, to_api_error
+from engine.api.event_stream import EventStream
 from engine.api.page import create_page_api
 from engine.api.protocol import ApiError, ChatRequest, CompletionRequest, GenerationRequest, usage
 from engine.async_llm import AsyncLLM, Submission
@@ -33,6 +33,7 @@ from engine.sessions import Sessions
 
 DEFAULT_COMPLETION_TOKENS = 16  # OpenAI's
 DISCONNECT_POLL = 0.25  # seconds
+CUT_OFF = "the request ended before its answer was complete"
 
 T = TypeVar("T")
 
@@ -280,10 +281,10 @@ async def respond(request: Request, body: GenerationRequest, answer: Answer) -> 
     """The answer as a stream of chunks or as one object."""
     headers = {"X-Request-Id": ",".join(stream.request_id for stream in answer.streams)}
     if body.stream:
-        return EventSourceResponse(
+        return EventStream(
             chunks(answer, body.wants_usage),
+            last=(json.dumps(ApiError(CUT_OFF, 503, code="shutting_down").body()), "[DONE]"),
             headers=headers,
-            sep="\n",
             # For a client that leaves before the first chunk, when `chunks` has not begun.
             background=BackgroundTask(abort_streams, answer.engine, answer.streams),
         )
@@ -339,7 +340,7 @@ async def until_left(request: Request, work: Coroutine[Any, Any, T]) -> T:
             return task.result()
         with suppress(asyncio.CancelledError):
             await task
-        raise ApiError("the request ended before its answer was complete", 503)
+        raise ApiError(CUT_OFF, 503)
 
 
 @asynccontextmanager
