@@ -157,11 +157,31 @@ class ConfigError(ValueError):
         self.field = field if field is not None else message.split(":", 1)[0].split(" ", 1)[0]
 
 
+_WORDINGS = {
+    "greater_than_equal": "must be {ge} or more",
+    "greater_than": "must be more than {gt}",
+    "less_than_equal": "must be {le} or less",
+    "less_than": "must be less than {lt}",
+    "literal_error": "must be {expected}",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a number that is not infinite",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "extra_forbidden": "there is no such setting",
+}
+
+
 def describe(error: ValidationError) -> str:
-    """A validation error in one line a field: `max_num_seqs: input should be ... (got -1)`."""
+    """A validation error in words, by field: `max_num_seqs: must be 1 or more (got -1)`."""
     lines = []
     for item in error.errors(include_url=False):
         where = ".".join(str(part) for part in item["loc"]) or "value"
-        text = item["msg"][:1].lower() + item["msg"][1:]
+        wording = _WORDINGS.get(item["type"])
+        text = wording.format(**item.get("ctx", {})) if wording else item["msg"]
+        text = text[:1].lower() + text[1:]
         lines.append(f"{where}: {text} (got {item['input']!r:.60})")
     return "; ".join(lines)
