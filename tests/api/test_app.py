@@ -83,8 +83,9 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_python_app_serves_from_anywhere_and_ends_with_open_streams(
-    started: list[App], tmp_path: Path
+    started: list[App], tmp_path: Path, ending: signal.Signals
 ) -> None:
     app = App([str(ROOT / "app.py")], cwd=tmp_path, PORT="0")
     started.append(app)
@@ -109,7 +110,7 @@ def test_python_app_serves_from_anywhere_and_ends_with_open_streams(
             waiting.start()
             time.sleep(0.3)
             began = time.monotonic()
-            app.process.send_signal(signal.SIGTERM)
+            app.process.send_signal(ending)
             app.process.wait(10)
             assert time.monotonic() - began < 3.5
         waiting.join(5)

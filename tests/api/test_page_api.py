@@ -75,6 +75,7 @@ def test_commands_drive_the_engine_phase_by_phase(server: Server) -> None:
         ("run", {"rate": "fast"}, "rate"),
         ("run", {"speed": 1}, "speed"),
         ("abort", {}, "request"),
+        ("abort", None, "request"),
         ("reset", {"config": {"num_gpu_blocks": 1}}, "num_gpu_blocks"),
         ("reset", {"config": {"max_model_len": 4096}}, "max_model_len"),
         ("reset", {"config": {"num_gpu_blocks": 65_536, "block_size": 128, "x": 1}}, "x"),
@@ -91,6 +92,14 @@ def test_bad_commands_name_the_field_and_change_nothing(
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == param
     assert engine.trace is before and engine.status.mode == "paused"
+
+
+def test_unknown_addresses_are_404_error_objects(server: Server) -> None:
+    with server.client() as client:
+        for path in ("/v1/unknown", "/api/unknown", "/api/engine/unknown"):
+            answer = client.get(path)
+            assert answer.status_code == 404
+            assert answer.json()["error"]["message"] == "there is nothing at this address"
 
 
 def test_the_shared_engine_takes_no_commands(server: Server) -> None:
