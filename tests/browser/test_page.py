@@ -36,6 +36,11 @@ PANELS = ("lifecycle", "blocks", "graph")
 PROMPT = "The capital of France is"
 START_SECONDS = 60
 # The store is one module for the whole page, so the test sees the one that is drawn.
+IN_SIGHT = """element => {
+  const box = element.getBoundingClientRect();
+  const middle = [box.left + box.width / 2, box.top + box.height / 2];
+  return box.top >= 0 && element.contains(document.elementFromPoint(...middle));
+}"""
 STORE = "async () => { const s = (await import('/assets/workspace.js')).store(); return %s; }"
 
 
@@ -365,15 +370,44 @@ def test_a_reload_returns_to_the_same_engine_and_place(tab: Tab) -> None:
 def test_a_preset_reaches_fields_that_are_not_open(tab: Tab) -> None:
     tab.page.get_by_role("button", name="Memory pressure").click()
     tab.has(".gb-note", "Memory pressure")
-    tab.page.get_by_role("button", name="Reset with num_gpu_blocks 14, max_num_seqs 4").click()
-    tab.has(".gb-map", "13 free")
+    tab.has(".gb-note", "Send resets your engine with num_gpu_blocks 14, max_num_seqs 4")
     tab.page.get_by_role("button", name="Sampling").click()
     assert tab.page.get_by_label("max_tokens: tokens to generate").input_value() == "64"
     tab.page.keyboard.press("Escape")
     tab.send()
+    tab.has(".gb-map", "13 free")
+    tab.has(".gb-note", "The answers outgrow the pool")
     requests = tab.log().state["requests"].values()
     assert [request["max_tokens"] for request in requests] == [64] * 4
     assert tab.log().header["config"]["max_num_seqs"] == 4
+
+
+def test_wrong_settings_are_all_named_in_sight(tab: Tab) -> None:
+    tab.page.get_by_role("button", name="Engine", exact=True).first.click()
+    tab.page.get_by_label("max_num_seqs: most requests running at once").fill("0")
+    tab.page.get_by_label("block_size: tokens a KV-cache block holds").fill("500")
+    tab.page.get_by_role("button", name="Apply and reset the engine").click()
+    error = tab.page.locator("[data-testid=stPopoverBody] [data-testid=stAlert]")
+    error.wait_for()
+    assert "max_num_seqs: must be 1 or more (got 0)" in error.inner_text()
+    assert "block_size: must be 128 or less (got 500)" in error.inner_text()
+    assert tab.page.evaluate(IN_SIGHT, error.element_handle())
+
+
+def test_what_is_sent_is_shown_whatever_was_looked_at(tab: Tab) -> None:
+    tab.send(PROMPT, max_tokens=2)
+    own = tab.log().header["trace_id"]
+    tab.wait_for("s.header?.trace_id", own)
+    tab.store("s.link.choose('shared')")
+    tab.wait_for(f"Boolean(s.header) && s.header.trace_id !== '{own}'", True)
+    tab.send(PROMPT)
+    tab.wait_for("[s.engine, s.header?.trace_id]", ["own", own])
+    text = "(await (await s.link.traceFile()).text())"
+    tab.store(f"s.openTrace({text}, 'saved.jsonl')")
+    tab.wait_for("s.live", False)
+    tab.send(PROMPT)
+    tab.wait_for("[s.live, s.header?.trace_id]", [True, own])
+    tab.has(".gb-map", "3 open · 0 done")
 
 
 def test_ctrl_enter_sends_and_bad_input_keeps_the_text(tab: Tab) -> None:

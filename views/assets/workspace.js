@@ -30,11 +30,13 @@ const GONE_MS = 250;
 
 /** One store, one stream and one clock for the page, however often the component is mounted. */
 let shared = /** @type {Store|null} */ (null);
+/** How much the composer had sent when it was heard of last; null: nothing was heard yet. */
+let sent = /** @type {number|null} */ (null);
 /** @type {WeakMap<object, Workspace>} */
 const mounted = new WeakMap();
 
 /**
- * @param {{data: {document: any, version?: any}, key?: string,
+ * @param {{data: {document: any, version?: any, sent?: number}, key?: string,
  *   parentElement: HTMLElement|ShadowRoot, setStateValue: (name: string, value: any) => void,
  *   setTriggerValue?: (name: string, value: any) => void}} component
  * @returns {() => void}
@@ -48,6 +50,7 @@ export function mount(component) {
     mounted.set(parent, workspace);
   }
   workspace.setDocument(component.data?.document);
+  showWhatWasSent(component.data?.sent ?? 0);
   const current = workspace;
   return () => {
     // Streamlit may call again at once with new data: only what stays away is taken down.
@@ -55,6 +58,16 @@ export function mount(component) {
       if (!current.root.isConnected) current.destroy();
     }, GONE_MS);
   };
+}
+
+/** What the composer sends goes to the tab's own engine: show that one. @param {number} now */
+function showWhatWasSent(now) {
+  if (sent !== null && now > sent) {
+    const page = store();
+    page.link?.choose("own");
+    if (!page.live) page.backToLive();
+  }
+  sent = now;
 }
 
 /** The page's store, made on first use: for tests and for other components of the page. */
@@ -129,7 +142,9 @@ class Workspace {
 
   /** @param {any} page */
   setDocument(page) {
-    if (page) this.store.setDocument(page);
+    // New data of another kind brings the same document in another object.
+    if (page && JSON.stringify(page) !== JSON.stringify(this.store.document))
+      this.store.setDocument(page);
   }
 
   destroy() {
@@ -165,6 +180,7 @@ class Workspace {
     if (/^[1-9]$/.test(key)) {
       const view = store.document?.views?.[Number(key) - 1];
       if (view) store.setView(view.id);
+      this.head.tabsFollow();
       return Boolean(view);
     }
     return this.transport.key(key, shift);

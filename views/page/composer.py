@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from typing import Any
 
 import streamlit as st
 
@@ -11,8 +12,8 @@ from engine.config import ConfigError
 from views.page import state
 from views.page.drafts import ComposerError, compose, count
 from views.page.guard import guarded
-from views.page.presets import PRESETS, preset_by_id
-from views.page.settings_form import apply
+from views.page.presets import PRESETS, Preset, preset_by_id
+from views.page.settings_form import apply, named
 from views.page.words import sentence
 
 _IDLE = "Send a prompt, then press Run, or Phase to go through one step piece by piece."
@@ -25,17 +26,30 @@ _NEXT = {
 def composer(llm: AsyncLLM | None) -> None:
     """Draw the composer; without an engine its fields can be filled, but nothing can be sent."""
     fields = state.composer_fields()
+    settings = _settings_to_apply(llm)
     with st.container(key="gb-composer"):
         left, right = st.columns([1.15, 1], gap="small")
         with left:
-            _prompt(fields, llm)
+            _prompt(fields, llm, settings)
         with right:
             _options(fields, llm)
             _presets()
-    _note(llm)
+    _note(llm, settings)
 
 
-def _prompt(fields: state.Fields, llm: AsyncLLM | None) -> None:
+def _settings_to_apply(llm: AsyncLLM | None) -> dict[str, Any]:
+    """Return the settings that sending changes, for the preset that the composer is filled with."""
+    preset = _preset()
+    if llm is None or preset is None or state.keeps_settings():
+        return {}
+    return preset.missing(llm.requested_config)
+
+
+def _preset() -> Preset | None:
+    return preset_by_id(state.chosen_preset() or "")
+
+
+def _prompt(fields: state.Fields, llm: AsyncLLM | None, settings: dict[str, Any]) -> None:
     # The form has one button: Ctrl+Enter presses whichever it was told of first.
     with (
         st.form("composer", border=False, enter_to_submit=True),
@@ -55,7 +69,7 @@ def _prompt(fields: state.Fields, llm: AsyncLLM | None) -> None:
             icon=":material/send:",
             disabled=llm is None,
             on_click=_send,
-            args=(llm,),
+            args=(llm, settings),  # those that the page has announced, and no others
         )
 
 
@@ -88,7 +102,7 @@ def _sampling_fields(fields: state.Fields) -> None:
     with left:
         _number(fields, "max_tokens", "tokens to generate")
         _number(fields, "temperature", "0 is greedy", 0.1)
-        _number(fields, "seed", "empty: derived from the engine's seed and the request's id")
+        _number(fields, "seed", "derived from the engine's seed and the request's id, if empty")
         _text(fields, "stop", "stop: strings, one a line; \\n is a line break", 80)
     with right:
         _number(fields, "min_tokens", "nothing but max_model_len ends it before")
@@ -157,58 +171,73 @@ def _take(preset_id: str) -> None:
 
 
 @guarded
-def _send(llm: AsyncLLM | None) -> None:
+def _send(llm: AsyncLLM | None, settings: dict[str, Any]) -> None:
     if llm is None:
         state.say("error", "The engine is not ready yet; your text is still here.")
         return
+    was_reset = ""
     try:
         submissions = compose(state.draft())
+        if settings:
+            trouble = apply(llm, settings)
+            if trouble:
+                state.say("error", trouble)
+                return
+            was_reset = f"Your engine was reset with {named(settings)}. "
         llm.submit_many(submissions)
     except RequestRefusedError as error:
-        state.say("error", sentence(f"{error}. Shorten it, or change the engine's settings"))
+        why = sentence(f"{error}. Shorten it, or change the engine's settings")
+        state.say("error", f"{was_reset}{why}")
         return
     except (ComposerError, ConfigError, EngineError) as error:
-        state.say("error", sentence(str(error)))
+        state.say("error", f"{was_reset}{sentence(str(error))}")
         return
-    what = "1 request" if len(submissions) == 1 else f"{len(submissions)} requests"
-    state.say("sent", f"{what} sent. {_what_to_watch() or _NEXT[llm.mode]}")
+    state.mark_sent()
+    number = len(submissions)
+    what = "1 request" if number == 1 else f"{number} requests"
+    # What is to be seen holds only for the preset as it is, in an engine that has nothing else.
+    watch = _what_to_watch(llm) if llm.num_unfinished <= number else ""
+    state.say("sent", f"{was_reset}{what} sent. {_NEXT[llm.mode]} {watch}".rstrip())
 
 
-def _what_to_watch() -> str:
-    """Return a preset's sentence where what was sent is still the preset's text."""
-    preset = preset_by_id(state.chosen_preset() or "")
-    return preset.watch if preset and state.draft().text == preset.text else ""
+def _what_to_watch(llm: AsyncLLM) -> str:
+    """Return a preset's sentence where its requests and settings are those that were sent."""
+    preset = _preset()
+    if preset is None or preset.missing(llm.requested_config) or state.draft() != preset.draft:
+        return ""
+    return preset.watch
 
 
-def _note(llm: AsyncLLM | None) -> None:
+def _note(llm: AsyncLLM | None, settings: dict[str, Any]) -> None:
     note = state.note() or state.Note("hint", _IDLE)
+    preset = _preset()
+    if note.kind == "watch" and llm is not None and preset is not None and state.keeps_settings():
+        missing = preset.missing(llm.requested_config)
+        if missing:
+            note = state.Note("hint", _kept(preset, missing))
     with st.container(horizontal=True, wrap=False, vertical_alignment="center", key="gb-note"):
+        said = f"{note.text} {_announced(settings)}" if settings else note.text
         role = "alert" if note.kind == "error" else "status"
         st.html(
-            f'<div class="gb-note" role="{role}" data-kind="{note.kind}">'
-            f"{html.escape(note.text)}</div>"
+            f'<div class="gb-note" role="{role}" data-kind="{note.kind}">{html.escape(said)}</div>'
         )
-        if note.kind == "watch" and llm is not None:
-            _suggest(llm)
+        if settings:
+            st.button(
+                "Keep my settings", key="gb-keep", icon=":material/lock:", on_click=_keep_settings
+            )
 
 
-def _suggest(llm: AsyncLLM) -> None:
-    preset = preset_by_id(state.chosen_preset() or "")
-    missing = preset.missing(llm.requested_config) if preset else {}
-    if not preset or not missing:
-        return
-    wanted = ", ".join(f"{name} {value}" for name, value in missing.items())
-    st.button(
-        f"Reset with {wanted}",
-        key="gb-apply",
-        icon=":material/restart_alt:",
-        on_click=_apply,
-        args=(llm, missing),
+def _announced(settings: dict[str, Any]) -> str:
+    return f"Send resets your engine with {named(settings)} (its requests and log end)."
+
+
+def _kept(preset: Preset, missing: dict[str, Any]) -> str:
+    return (
+        f"{preset.label}, with your settings: it is made for {named(missing)} and may show nothing "
+        "of its kind. Choose it again to send it with its own."
     )
 
 
 @guarded
-def _apply(llm: AsyncLLM, settings: dict[str, object]) -> None:
-    trouble = apply(llm, settings)
-    if trouble:
-        state.say("error", trouble)
+def _keep_settings() -> None:
+    state.keep_settings()

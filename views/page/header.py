@@ -57,11 +57,17 @@ def _document(result: LoadResult) -> None:
     st.markdown(
         "`architecture.json` is the map: boxes, arrows, views. Edit it and reload the page."
     )
-    if result.diagnostics:
-        st.markdown(f"{len(result.diagnostics)} remarks on it:")
-        diagnostics(result.diagnostics)
-    else:
-        st.markdown("It has no errors and no warnings.")
+    errors = [item for item in result.diagnostics if item.severity == "error"]
+    notes = [item for item in result.diagnostics if item.severity != "error"]
+    st.markdown(_counted(len(errors), "error") + (":" if errors else "."))
+    diagnostics(errors)
+    if notes:
+        with st.expander(f"{_counted(len(notes), 'note')} for the author of the document"):
+            diagnostics(notes)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _plain(text: str) -> str:

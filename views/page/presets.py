@@ -25,7 +25,8 @@ class Promise:
 class Preset:
     """Requests to try, the settings they need, and what to look at.
 
-    `settings` are only asked for where the engine's own do not do (`works_with`).
+    The promise is tested with the default settings, changed by `settings`: it is made for these
+    only, and where the engine has others, a preset comes with a reset.
     """
 
     id: str
@@ -51,10 +52,17 @@ class Preset:
         return Draft(self.text, self.mode, "lines", system=self.system, sampling=sampling)
 
     def missing(self, config: EngineConfig) -> dict[str, Any]:
-        """Return the settings that the engine would have to change for this preset."""
+        """Return the settings that the engine would have to change for the promise to hold."""
+        wanted = EngineConfig.parse(self.settings)
         return {
-            name: value for name, value in self.settings.items() if getattr(config, name) != value
+            name: getattr(wanted, name)
+            for name in EngineConfig.model_fields
+            if name not in _NO_MATTER and getattr(config, name) != getattr(wanted, name)
         }
+
+
+# Presets sample greedily, and how a forward runs decides nothing of what they show.
+_NO_MATTER = ("seed", "enforce_eager")
 
 
 # Four full blocks of 16 tokens that every later request can hit: 67 tokens of SmolLM2's tokenizer,
@@ -83,7 +91,7 @@ PRESETS: tuple[Preset, ...] = (
         id="shared-prefix",
         label="Shared prefix",
         watch=(
-            "The first request computes the shared beginning; the others find its full blocks in "
+            "The shared beginning is computed once: every later request finds its full blocks in "
             "the cache, and several block tables point at the same physical blocks."
         ),
         mode="chat",

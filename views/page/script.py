@@ -35,7 +35,7 @@ def main() -> None:
         return
     composer(found.llm)
     model_status(found, key)
-    workspace(result.to_page())
+    workspace(result.to_page(), state.last_sent())
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)

@@ -34,6 +34,13 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 
 
+# What a form has to say beside the descriptions, which are written for code.
+_HELP = {
+    "num_gpu_blocks": "The option of `vllm serve` for it is `--num-gpu-blocks-override`; without "
+    "it, vLLM takes as many blocks as the memory holds."
+}
+
+
 @dataclass(frozen=True)
 class Setting:
     """One field of the form."""
@@ -43,6 +50,7 @@ class Setting:
     description: str
     choices: tuple[str, ...] = ()
     optional: bool = False
+    help: str | None = None
 
 
 def settings_by_group() -> dict[str, list[Setting]]:
@@ -58,7 +66,8 @@ def settings_by_group() -> dict[str, list[Setting]]:
 def _setting(name: str) -> Setting:
     field = EngineConfig.model_fields[name]
     kind, choices, optional = _kind(field.annotation)
-    return Setting(name, kind, field.description or "", choices, optional)
+    description = (field.description or "").replace("None: ", "empty: ")
+    return Setting(name, kind, description, choices, optional, _HELP.get(name))
 
 
 def _kind(annotation: Any) -> tuple[Kind, tuple[str, ...], bool]:

@@ -8,6 +8,7 @@ import streamlit as st
 
 from engine.async_llm import AsyncLLM
 from engine.config import ConfigError, EngineConfig
+from views.page import state
 from views.page.guard import guarded
 from views.page.settings_fields import Setting, settings_by_group, without_gaps
 from views.page.state import Fields, fields
@@ -19,6 +20,7 @@ _OUTCOME = "gb-settings-outcome"
 def settings_form(llm: AsyncLLM) -> None:
     """Draw the form with what the engine has now; what somebody has typed stays typed."""
     shown = _fields(llm)
+    _outcome()
     with st.form("settings", border=False, enter_to_submit=False):
         for title, settings in settings_by_group().items():
             st.markdown(f"**{title}**")
@@ -34,9 +36,14 @@ def settings_form(llm: AsyncLLM) -> None:
             args=(llm,),
         )
     st.caption("Applying ends all requests and starts a new trace; save the old one first.")
+
+
+def _outcome() -> None:
+    """Say what became of the last change, where it is seen however far the form is scrolled."""
     outcome = st.session_state.pop(_OUTCOME, None)
-    if outcome:
-        (st.error if outcome[0] == "error" else st.success)(outcome[1])
+    with st.container(key="gb-settings-outcome"):
+        if outcome:
+            (st.error if outcome[0] == "error" else st.success)(outcome[1])
 
 
 def apply(llm: AsyncLLM, settings: dict[str, Any]) -> str:
@@ -49,6 +56,11 @@ def apply(llm: AsyncLLM, settings: dict[str, Any]) -> str:
     return ""
 
 
+def named(settings: dict[str, Any]) -> str:
+    """Return settings as words: `num_gpu_blocks 14, max_num_seqs 4`."""
+    return ", ".join(f"{name} {_shown(value)}" for name, value in settings.items())
+
+
 @guarded
 def _apply_form(llm: AsyncLLM) -> None:
     now = llm.requested_config.model_dump()
@@ -57,8 +69,9 @@ def _apply_form(llm: AsyncLLM) -> None:
     if trouble:
         st.session_state[_OUTCOME] = ("error", trouble)
         return
-    differs = {name: value for name, value in typed.items() if now[name] != value}
-    said = ", ".join(f"{name} {_shown(value)}" for name, value in differs.items())
+    state.keep_settings()  # a preset that is still in the composer must not undo them
+    state.forget_note()
+    said = named({name: value for name, value in typed.items() if now[name] != value})
     st.session_state[_OUTCOME] = (
         "ok",
         f"The engine was reset with {said}." if said else "The engine was reset, as it was set.",
@@ -83,7 +96,10 @@ def _field(shown: Fields, setting: Setting) -> None:
         case "choice":
             st.selectbox(label, setting.choices, setting.choices.index(first), key=key)
         case "whole":
-            st.number_input(label, value=first, step=1, key=key, placeholder="as many as fit")
+            placeholder = "as many as fit" if setting.optional else None
+            st.number_input(
+                label, value=first, step=1, key=key, placeholder=placeholder, help=setting.help
+            )
         case "number":
             st.number_input(label, value=first, step=0.05, format="%.2f", key=key)
 

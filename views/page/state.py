@@ -11,6 +11,7 @@ whoever changes them from here (a preset, a reset) makes a new *generation* of f
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -24,6 +25,8 @@ NoteKind = Literal["hint", "sent", "watch", "error"]
 
 _NOTE = "gb-note"
 _PRESET = "gb-preset"
+_KEEP = "gb-keep-settings"
+_SENT = "gb-sent"
 _FIELDS = "gb-fields"
 
 FIRST_PROMPT = "The capital of France is"
@@ -98,6 +101,22 @@ def note() -> Note | None:
     return found if isinstance(found, Note) else None
 
 
+def forget_note() -> None:
+    """Take the line below the composer away; a hint stands there again."""
+    st.session_state.pop(_NOTE, None)
+
+
+def mark_sent() -> None:
+    """Remember that something was sent, for the workspace to show the engine that got it."""
+    st.session_state[_SENT] = max(int(time.time() * 1000), last_sent() + 1)
+
+
+def last_sent() -> int:
+    """Return a number that grows with everything that is sent, in later sessions as well."""
+    found = st.session_state.get(_SENT)
+    return found if isinstance(found, int) else 0
+
+
 def draft() -> Draft:
     """Return the composer's fields as they stand."""
     first, value = Draft(""), composer_fields().value
@@ -132,6 +151,17 @@ def fill(preset: Preset) -> None:
     """Fill the composer with a preset's requests, which can be edited before they are sent."""
     composer_fields().renew(_widgets(preset.draft))
     st.session_state[_PRESET] = preset.id
+    st.session_state[_KEEP] = False
+
+
+def keep_settings() -> None:
+    """Send what a preset filled in to the engine as it is set."""
+    st.session_state[_KEEP] = True
+
+
+def keeps_settings() -> bool:
+    """Return whether the engine's settings were chosen over the preset's."""
+    return bool(st.session_state.get(_KEEP))
 
 
 def chosen_preset() -> str | None:

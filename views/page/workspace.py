@@ -1,7 +1,8 @@
 """The workspace: tabs, map, inspector, transport and panels, one component for all of them.
 
 Its JavaScript is a small bootstrap; the modules come from `/assets`, the document once as data,
-and everything live through the event stream. It tells the page one thing: its session's key.
+and everything live through the event stream. It tells the page one thing: its session's key. When
+`sent` grows, it shows the tab's own engine, which is where requests of the composer go.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ _BOOTSTRAP = Path(__file__).parents[1] / "assets" / "bootstrap.js"
 DATA_VERSION = 1
 
 
-def workspace(document: PageDocument) -> None:
-    """Draw the workspace."""
+def workspace(document: PageDocument, sent: int) -> None:
+    """Draw the workspace; `sent` grows with everything that is sent."""
     component = st.components.v2.component("workspace", js=_bootstrap())
     component(
         key=WORKSPACE,
-        data={"document": document, "version": DATA_VERSION},
+        data={"document": document, "version": DATA_VERSION, "sent": sent},
         on_session_change=_noted,
     )
 

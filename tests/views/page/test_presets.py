@@ -70,6 +70,7 @@ def test_a_preset_fits_the_composer(preset: Preset) -> None:
 def test_missing_names_only_what_differs() -> None:
     pressure = preset_by_id("memory-pressure")
     assert pressure is not None
-    missing = pressure.missing(EngineConfig(num_gpu_blocks=14))
-    assert missing == {"max_num_seqs": 4}
+    assert pressure.missing(EngineConfig(num_gpu_blocks=14, seed=1)) == {"max_num_seqs": 4}
+    changed = EngineConfig(num_gpu_blocks=14, max_num_seqs=4, watermark=0.5)
+    assert pressure.missing(changed) == {"watermark": 0.0}
     assert preset_by_id("no such") is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from engine.model_loader.fetch import ModelError, Progress
 from engine.sessions import Sessions
 from views.page import state, tab_engine
 from views.page.presets import PRESETS
+from views.page.settings_form import named
 
 PAGE = str(Path(__file__).parents[3] / "views" / "page" / "script.py")
 
@@ -79,6 +81,10 @@ def number(page: AppTest, form: str, name: str) -> Any:
     return page.number_input(key=key(page, form, name))
 
 
+def has_button(page: AppTest, key: str) -> bool:
+    return any(button.key == key for button in page.button)
+
+
 def words(page: AppTest) -> str:
     """All text of the page outside its widgets."""
     kinds = (page.markdown, page.error, page.info)
@@ -102,7 +108,7 @@ def test_bad_sampling_is_named_and_loses_nothing(server: Server) -> None:
     prompt(page).input("Keep me")
     number(page, "composer", "top_p").set_value(0.0)
     click(page, "gb-send")
-    assert "top_p: input should be greater than 0" in words(page)
+    assert "top_p: must be more than 0" in words(page)
     assert prompt(page).value == "Keep me"
     assert server.llm.num_unfinished == 0
 
@@ -117,7 +123,7 @@ def test_of_several_requests_all_are_sent_or_none(server: Server) -> None:
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.id)
-def test_a_preset_fills_the_composer_and_one_click_sets_the_engine(
+def test_a_preset_fills_the_composer_and_send_brings_its_settings(
     server: Server, preset: Any
 ) -> None:
     page = click(open_page(), f"gb-try-{preset.id}")
@@ -125,14 +131,57 @@ def test_a_preset_fills_the_composer_and_one_click_sets_the_engine(
     assert server.llm.num_unfinished == 0
     before = server.llm.trace.header.trace_id
     missing = preset.missing(server.llm.requested_config)
-    if missing:
-        click(page, "gb-apply")
-        assert server.llm.trace.header.trace_id != before
-    assert preset.missing(server.llm.requested_config) == {}
-    assert not any(button.key == "gb-apply" for button in page.button)
+    announced = f"Send resets your engine with {named(missing)} (its requests and log end)."
+    assert (announced in words(page)) == bool(missing) == has_button(page, "gb-keep")
     click(page, "gb-send")
+    assert (server.llm.trace.header.trace_id != before) == bool(missing)
+    assert preset.missing(server.llm.requested_config) == {}
     assert server.llm.num_unfinished == len(preset.prompts)
-    assert f"{len(preset.prompts)} requests sent." in words(page)
+    assert f"{len(preset.prompts)} requests sent. Press Run" in words(page)
+    assert html.escape(preset.watch) in words(page)
+    assert "Send resets" not in words(page) and not has_button(page, "gb-keep")
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.id)
+def test_kept_settings_promise_nothing(server: Server, preset: Any) -> None:
+    server.llm.reset(EngineConfig(max_num_seqs=7, num_gpu_blocks=63, watermark=0.01))
+    before = server.llm.trace.header.trace_id
+    page = click(click(open_page(), f"gb-try-{preset.id}"), "gb-keep")
+    assert html.escape(preset.watch) not in words(page) and "Send resets" not in words(page)
+    click(page, "gb-send")
+    assert server.llm.trace.header.trace_id == before
+    assert server.llm.num_unfinished == len(preset.prompts)
+    assert "requests sent." in words(page) and html.escape(preset.watch) not in words(page)
+    click(page, f"gb-try-{preset.id}")
+    assert "Send resets your engine" in words(page)
+
+
+def test_a_preset_that_was_changed_promises_nothing(server: Server) -> None:
+    page = click(open_page(), "gb-try-more-than-seats")
+    number(page, "composer", "max_tokens").set_value(1)
+    click(page, "gb-send")
+    assert "7 requests sent." in words(page) and "Three requests run" not in words(page)
+
+
+def test_settings_of_ones_own_outlast_a_preset_in_the_composer(server: Server) -> None:
+    page = click(click(open_page(), "gb-try-more-than-seats"), "gb-send")
+    number(page, "settings", "max_num_seqs").set_value(5)
+    click(page, "gb-settings-apply")
+    assert "Send resets" not in words(page) and "7 requests sent." not in words(page)
+    click(page, "gb-send")
+    assert server.llm.requested_config.max_num_seqs == 5
+    assert "Three requests run" not in words(page)
+
+
+def test_only_what_was_sent_calls_for_the_own_engine(server: Server) -> None:
+    page = open_page()
+    prompt(page).input(" ")
+    click(page, "gb-send")
+    assert "gb-sent" not in page.session_state
+    prompt(page).input("Hello")
+    click(page, "gb-send")
+    first = page.session_state["gb-sent"]
+    assert click(page, "gb-send").session_state["gb-sent"] > first
 
 
 def test_settings_are_applied_by_a_reset(server: Server) -> None:
@@ -148,9 +197,14 @@ def test_impossible_settings_keep_the_engine_and_what_was_typed(server: Server) 
     before = server.llm.trace.header.trace_id
     number(page, "settings", "block_size").set_value(500)
     click(page, "gb-settings-apply")
-    assert "block_size: input should be less than or equal to 128 (got 500)" in words(page)
+    assert "block_size: must be 128 or less (got 500)" in words(page)
     assert server.llm.trace.header.trace_id == before
     assert number(page, "settings", "block_size").value == 500
+    number(page, "settings", "max_num_seqs").set_value(0)
+    click(page, "gb-settings-apply")
+    said = page.error[0].value
+    assert "block_size: must be 128" in said
+    assert "max_num_seqs: must be 1 or more (got 0)" in said
 
 
 def test_the_form_follows_a_reset_from_elsewhere(server: Server) -> None:
@@ -240,6 +294,13 @@ def test_a_broken_document_is_shown_with_what_to_mend(
     page = open_page()
     said = "\n".join(str(item.value) for item in page.error)
     assert "$.meta.title" in said and "To mend it" in said
+
+
+def test_remarks_for_the_documents_author_are_folded(server: Server) -> None:
+    page = open_page()
+    assert "0 errors." in words(page) and not page.error
+    notes = [box for box in page.expander if "for the author of the document" in box.label]
+    assert len(page.warning) == sum(len(box.warning) for box in notes)
 
 
 def test_an_edited_document_and_edited_sources_are_seen(

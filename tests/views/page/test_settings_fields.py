@@ -27,6 +27,7 @@ def test_kinds_follow_the_types() -> None:
     assert by_name["enforce_eager"].kind == "switch"
     assert by_name["scheduling_policy"].choices == ("fcfs", "priority")
     assert all(setting.description for setting in by_name.values())
+    assert "--num-gpu-blocks-override" in str(by_name["num_gpu_blocks"].help)
 
 
 def test_a_field_left_empty_is_the_default() -> None:
