@@ -180,7 +180,6 @@ class Workspace {
     if (/^[1-9]$/.test(key)) {
       const view = store.document?.views?.[Number(key) - 1];
       if (view) store.setView(view.id);
-      this.head.tabsFollow();
       return Boolean(view);
     }
     return this.transport.key(key, shift);
