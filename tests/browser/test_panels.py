@@ -32,6 +32,7 @@ from engine.events import (
     PromptTooLong,
     RequestPreempted,
     RequestRefused,
+    RequestSubmitted,
     StepDispatched,
 )
 from engine.model_loader import LoadedModel
@@ -263,6 +264,45 @@ def test_sentences_name_who_got_what_and_who_waits(page: Page) -> None:
     assert "r2 is preempted for r0 (the last of 3 running)" in text
     blocks = "".join(part["text"] for part in data["blocks"]["sentence"])
     assert "found no room for r0: it needs 1 block and 0 are free" in blocks
+
+
+def sentence_of(data: Json, panel: str) -> str:
+    return "".join(part["text"] for part in data[panel]["sentence"])
+
+
+def test_a_pause_after_the_last_step_leaves_that_step_on_show(page: Page) -> None:
+    trace = workload_trace("01-single")
+    last = trace.records[-1].step
+    before = models(page, trace, len(trace.records) - 1)
+    trace.begin_phase(last + 1, Phase.COMMAND)
+    trace.end_phase({"engine": {"mode": "paused"}})
+    after = models(page, trace, len(trace.records) - 1)
+    assert {data["lifecycle"]["step"] for data in (before, after)} == {last}
+    for panel in PANELS:
+        assert sentence_of(after, panel) == sentence_of(before, panel)
+
+
+def test_submissions_one_after_the_other_are_told_together(page: Page) -> None:
+    trace = workload_trace("01-single")
+    step = trace.records[-1].step + 1
+    for i, tokens in enumerate((9, 12, 10, 11, 9, 9, 12)):
+        trace.begin_phase(step, Phase.COMMAND)
+        trace.event(RequestSubmitted(f"r{i + 10}", tokens, 16, "page"))
+        trace.end_phase({"requests": {f"r{i + 10}": {"status": "submitted"}}})
+    words = sentence_of(models(page, trace, len(trace.records) - 1), "lifecycle")
+    assert "7 requests are submitted from the page (r10–r16; 9 to 12 prompt tokens" in words
+    assert words.endswith("at most 16 to generate).")
+
+
+def test_a_row_of_the_block_table_counts_what_is_in_the_block(page: Page) -> None:
+    trace = workload_trace("04-mixed-budget")
+    looked_at = 0
+    for cursor in range(0, len(trace.records), 5):
+        request = models(page, trace, cursor)["blocks"]["request"]
+        for block in request["blocks"] if request else ():
+            assert block["to"] - block["from"] == block["fill"] + block["scheduled"]
+            looked_at += 1
+    assert looked_at > 20
 
 
 @pytest.mark.parametrize(
@@ -626,7 +666,7 @@ EFFECTS = {
         {"lifecycle.rows"}, {"lifecycle.steps", "lifecycle.streams", "graph.history"}
     ),
     "admission_stopped": Effect({"lifecycle.rows"}, {"lifecycle.streams"}),
-    "batch_scheduled": Effect(set(), {"graph.history"}),
+    "batch_scheduled": Effect(set(), {"graph.history", "graph.nothingRan"}),
     "inputs_prepared": Effect({"graph.batch"}),
     "step_dispatched": Effect({"graph.dispatch"}, {"graph.history"}),
     "forward_run": Effect({"graph.forward"}),

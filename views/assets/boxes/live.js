@@ -25,7 +25,7 @@ export class Moment {
     this.config = this.header.config ?? {};
     this.model = this.header.model ?? {};
     this.state = store.state ?? {};
-    this.entry = store.stepAt(store.cursor);
+    this.entry = store.entryOnShow();
     /** @type {Map<string, EventRecord[]>} */
     this.events = new Map();
     for (const event of this.entry ? store.eventsOfStep(this.entry) : []) {

@@ -106,6 +106,19 @@ export class Store {
   }
 
   /**
+   * What the page shows at the cursor: commands that only set how the engine runs, such as a pause,
+   * leave the step before them on show.
+   * @returns {StepEntry|null}
+   */
+  entryOnShow() {
+    const entry = this.stepAt(this.cursor);
+    if (!entry?.command) return entry;
+    for (let i = entry.first; i <= this.cursor; i += 1)
+      if (!setsTheEngine(this.records[i])) return entry;
+    return this.stepAt(entry.first - 1) ?? entry;
+  }
+
+  /**
    * @param {number} index
    * @returns {{entry: StepEntry, phase: PhaseSpan, position: number}|null}
    */
@@ -533,6 +546,13 @@ export class Store {
       for (const listener of [...this.listeners]) listener(this);
     });
   }
+}
+
+/** @param {LogRecord} record whether it changed the mode or the rate and nothing else */
+function setsTheEngine(record) {
+  if (record.kind !== "patch") return false;
+  const changed = Object.keys(record.changes);
+  return changed.length === 1 && changed[0] === "engine";
 }
 
 /** @param {string} key @param {any} value */

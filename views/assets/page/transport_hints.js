@@ -74,7 +74,10 @@ function engineHint(store) {
       text: next === "arrive" ? `${who}: press Step or Run.` : `${who}; paused before ${next}.`,
     };
   }
+  const last = store.steps.findLast((entry) => !entry.command);
+  const after = next === "arrive" && last ? `after step ${last.step}` : `before ${next}`;
   if (inside || next !== "arrive")
-    return { kind: "", text: `Paused before ${next}: press Phase, Step or Run.` };
-  return { kind: "", text: "The engine has nothing to do. Send a prompt." };
+    return { kind: "", text: `Paused ${after}: press Phase, Step or Run.` };
+  const idle = "The engine has nothing to do. Send a prompt.";
+  return { kind: "", text: last ? `Paused ${after}. ${idle}` : idle };
 }

@@ -2,7 +2,7 @@
 /** One block of the pool on a canvas: its fill in its owner's colour, its name, its hash. */
 import { onRequestColour } from "../words/colours.js";
 import { CACHED_FREE, NULL_BLOCK } from "./blocks_model.js";
-import { hatch, roundRect } from "./canvas.js";
+import { haloText, hatch, roundRect } from "./canvas.js";
 
 /** @import { Pool } from "./blocks_model.js" */
 
@@ -68,7 +68,7 @@ export function drawUsed(c, pool, id, x, y, side, hues, colours) {
   if (side < 12) return;
   const on = onRequestColour(colours.theme);
   if (share === 1) drawName(c, id, x, y, side, on, colours);
-  else splitName(c, id, x, y, side, share, on, colours);
+  else drawName(c, id, x, y, side, colours.text, colours, colours.panel);
   if (pool.hashed[id]) hashMark(c, x, y, side, share === 1 ? on : hue);
   if (pool.refs[id] > 1) drawCount(c, pool.refs[id], x, y, side, colours);
 }
@@ -93,34 +93,15 @@ function drawSecond(c, x, y, side, radius, hue) {
 /**
  * @param {CanvasRenderingContext2D} c @param {number} id @param {number} x @param {number} y
  * @param {number} side @param {string} colour @param {any} colours
+ * @param {string} [halo] where an edge runs behind the name
  */
-function drawName(c, id, x, y, side, colour, colours) {
+function drawName(c, id, x, y, side, colour, colours, halo = "") {
   if (side < 20) return;
   c.font = `${side >= 30 ? 11 : 9}px ${colours.mono}`;
   c.textAlign = "center";
   c.fillStyle = colour;
-  c.fillText(String(id), x + side / 2, y + side / 2 + 0.5);
-}
-
-/**
- * The name over the edge between filled and empty.
- * @param {CanvasRenderingContext2D} c @param {number} id @param {number} x @param {number} y
- * @param {number} side @param {number} share @param {string} on
- * @param {any} colours
- */
-function splitName(c, id, x, y, side, share, on, colours) {
-  const edge = side * (1 - share);
-  for (const [top, height, colour] of /** @type {[number, number, string][]} */ ([
-    [0, edge, colours.text],
-    [edge, side - edge, on],
-  ])) {
-    c.save();
-    c.beginPath();
-    c.rect(x, y + top, side, height);
-    c.clip();
-    drawName(c, id, x, y, side, colour, colours);
-    c.restore();
-  }
+  if (halo) haloText(c, String(id), x + side / 2, y + side / 2 + 0.5, halo);
+  else c.fillText(String(id), x + side / 2, y + side / 2 + 0.5);
 }
 
 /**

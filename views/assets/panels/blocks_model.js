@@ -226,7 +226,8 @@ function requestOf(state, id, pool, marks) {
   const blocks = places.slice(-MAX_LOGICAL).map((logical) => {
     const block = table[logical];
     const from = logical * size;
-    const to = Math.min(from + size, Math.max(request.num_tokens ?? 0, given));
+    // The newest sampled token is known, but its KV comes with the step that it is given to.
+    const to = Math.min(from + size, given);
     return {
       logical,
       block,
@@ -281,7 +282,7 @@ export function blockFacts(store, pool, id) {
       const from = Number(logical) * pool.blockSize;
       owners.push({ request: name, logical: Number(logical) });
       if (!text) {
-        const end = Math.min(from + pool.blockSize, requests[name].num_tokens ?? 0);
+        const end = Math.min(from + pool.blockSize, requests[name].num_computed_tokens ?? 0);
         text = textBetween(requests[name], from, end);
       }
       break;

@@ -150,3 +150,19 @@ export function hatch(c, colour) {
   hatches.set(key, pattern);
   return pattern;
 }
+
+/**
+ * Text that stays legible over a line or an edge.
+ * @param {CanvasRenderingContext2D} c @param {string} text @param {number} x @param {number} y
+ * @param {string} halo
+ */
+export function haloText(c, text, x, y, halo) {
+  c.save();
+  c.strokeStyle = halo;
+  c.lineWidth = 3;
+  c.lineJoin = "round";
+  c.setLineDash([]);
+  c.strokeText(text, x, y);
+  c.restore();
+  c.fillText(text, x, y);
+}

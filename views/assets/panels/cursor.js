@@ -2,6 +2,7 @@
 /** What the cursor of the store is at, for the panels. */
 import { STEP_PHASES } from "../core/records.js";
 import { traceIndex } from "../core/trace_index.js";
+import { phaseParts } from "../words/phase.js";
 import { sentenceParts } from "../words/sentence.js";
 
 /** @import { Store } from "../core/store.js" */
@@ -13,17 +14,21 @@ import { sentenceParts } from "../words/sentence.js";
  */
 export function atCursor(store) {
   const record = store.records[store.cursor];
-  const entry = record ? store.stepAt(store.cursor) : null;
+  const entry = store.entryOnShow();
   const events = entry ? store.eventsOfStep(entry) : [];
-  const command = !record || record.phase === "command";
+  const past = entry !== null && entry.last < store.cursor;
+  const command = !record || (record.phase === "command" && !past);
+  if (past) return { step: entry.step, entry, events, command, share: 1 };
   const phase = command
     ? 0
     : STEP_PHASES.indexOf(record.phase) + (record.kind === "patch" ? 1 : 0.5);
   return { step: stepOf(store), entry, events, command, share: phase / STEP_PHASES.length };
 }
 
-/** The step that the cursor's record belongs to. @param {Store} store @returns {number} */
+/** The step that is on show. @param {Store} store @returns {number} */
 export function stepOf(store) {
+  const entry = store.entryOnShow();
+  if (entry && entry.last < store.cursor) return entry.step;
   return store.records[store.cursor]?.step ?? store.header?.state?.engine?.step ?? 0;
 }
 
@@ -59,13 +64,22 @@ export function shownRequest(store) {
  */
 export function sentenceOf(store, tell) {
   const index = traceIndex(store);
-  const { events, step } = atCursor(store);
+  const { events, step, entry } = atCursor(store);
+  const requests = Object.values(store.state?.requests ?? {});
   return sentenceParts(events, tell, {
-    step: store.cursor < 0 ? undefined : step,
+    step: !entry || (entry.command && events.length === 0) ? undefined : step,
+    open: requests.filter((request) => request.status !== "finished").length,
     promptTokens: (id) => index.rows.get(id)?.promptTokens,
     device: store.header?.model?.device,
     ran: (index.steps.get(step)?.ran ?? Infinity) <= store.cursor,
   });
+}
+
+/** The line below the sentence: the phase at the cursor. @param {Store} store @returns {Part[]} */
+export function phaseOf(store) {
+  const at = store.phaseAt(store.cursor);
+  if (!at || at.entry !== store.entryOnShow()) return [];
+  return phaseParts(at.phase.phase, store.phaseEvents());
 }
 
 /**

@@ -84,7 +84,10 @@ class GraphPanel {
     this.sentence.update();
     this.dispatch.replaceChildren(...dispatchParts(data));
     this.times.replaceChildren(...timesParts(data));
-    setText(this.stripEmpty, data.batch ? "" : "No batch has been laid out in this step so far.");
+    const none = data.nothingRan
+      ? "No batch was laid out in this step."
+      : "No batch has been laid out in this step so far.";
+    setText(this.stripEmpty, data.batch ? "" : none);
     this.stripEmpty.hidden = data.batch !== null;
     this.drawPages(data, colours);
     this.drawHeads(data, colours);

@@ -22,9 +22,12 @@ const IN_VLLM = {
 export function dispatchParts(data) {
   const { dispatch } = data;
   if (!dispatch) {
-    const text = "The batch is not with the runner, or this step has none.";
+    const name = data.nothingRan ? "nothing ran" : "not dispatched";
+    const text = data.nothingRan
+      ? "This step gave no tokens: there was no batch to run."
+      : "The batch is not with the runner, or this step has none.";
     return [
-      el("p", { class: "gbp-mode is-none", text: "not dispatched" }),
+      el("p", { class: "gbp-mode is-none", text: name }),
       el("p", { class: "gbp-more", text }),
     ];
   }

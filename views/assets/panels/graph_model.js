@@ -28,6 +28,8 @@ export function model(store) {
     share,
     command,
     dispatch: dispatchOf(one("step_dispatched"), one("batch_scheduled")),
+    /** The step is over and gave nobody a token. */
+    nothingRan: one("batch_scheduled")?.facts.num_requests === 0,
     everCaptured: [...index.steps.values()].some(
       (facts) => facts.dispatch && facts.dispatch.facts.mode !== "NONE",
     ),

@@ -24,7 +24,9 @@ export function pagesParts(store, data, colours, width) {
   if (!shown) {
     const text = all.length
       ? `${chosen} was not in this batch.`
-      : "Attention has not run in this step so far.";
+      : data.nothingRan
+        ? "Attention did not run in this step."
+        : "Attention has not run in this step so far.";
     return [el("p", { class: "gbp-more", text }), others];
   }
   return [lead(shown, data, colours), walk(shown, data, colours, width), others];

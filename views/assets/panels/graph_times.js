@@ -36,10 +36,13 @@ export function timesParts(data) {
 }
 
 /** @param {Model} data @param {string} where */
-function forwardParts({ modules, forward }, where) {
+function forwardParts({ modules, forward, nothingRan }, where) {
   const rows = modules.filter((item) => item.us > 0);
   if (forward?.us === undefined || !rows.length) {
-    return [el("p", { class: "gbp-more", text: "The model has not run in this step so far." })];
+    const text = nothingRan
+      ? "The model did not run in this step: it gave no tokens."
+      : "The model has not run in this step so far.";
+    return [el("p", { class: "gbp-more", text })];
   }
   const sum = modules.reduce((all, item) => all + item.us, 0);
   const size = `${plural(forward.tokens, "token")} through ${plural(forward.layers, "layer")}`;

@@ -52,6 +52,7 @@ class LifecyclePanel {
     /** @type {Map<string, StreamCard>} */
     this.known = new Map();
     this.key = "";
+    this.chosen = "";
     this.redraw = redrawOnChange(this.element, (force) => this.update(force), [
       this.timeline.scroll,
     ]);
@@ -105,11 +106,25 @@ class LifecyclePanel {
     for (const id of [...this.known.keys()]) {
       if (!data.streams.some((stream) => stream.id === id)) this.known.delete(id);
     }
+    this.showChosen();
     const hidden = data.requests - data.streams.length;
     const how = `requests in the state - the ${data.streams.length} shown`;
     const more = `and ${plural(hidden, "request")} more: select one in the timeline to read it`;
     setTruth(this.more, "derived", how, more);
     this.more.hidden = hidden <= 0;
+  }
+
+  /** A request that was just selected is in view: its cards scroll, the page does not. */
+  showChosen() {
+    const chosen = this.store.selection?.request ?? "";
+    if (chosen === this.chosen) return;
+    this.chosen = chosen;
+    const card = this.known.get(chosen)?.element;
+    if (!card) return;
+    const [own, view] = [card.getBoundingClientRect(), this.cards.getBoundingClientRect()];
+    if (own.top < view.top) this.cards.scrollTop += own.top - view.top;
+    else if (own.bottom > view.bottom)
+      this.cards.scrollTop += Math.min(own.bottom - view.bottom, own.top - view.top);
   }
 
   twinRows() {

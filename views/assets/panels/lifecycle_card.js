@@ -13,6 +13,11 @@ import { MAX_PIECES } from "./lifecycle_model.js";
 /** @import { TruthKind } from "../page/truth.js" */
 /** @import { Stream } from "./lifecycle_model.js" */
 
+/** So many tokens of a long prompt are shown at its beginning and at its end. */
+const PROMPT_HEAD = 32;
+const PROMPT_TAIL = 24;
+const LEAST_GAP = 12;
+
 /** One request's text as it comes, its tokens apart, and how long they took. */
 export class StreamCard {
   /** @param {Store} store @param {string} id */
@@ -172,7 +177,10 @@ export class StreamCard {
     for (let k = 0; k < places.length; k += 1) {
       const place = places[k];
       const list = this.prompt.children[k].classList;
-      if (place < 0) continue;
+      if (place < 0) {
+        list.toggle("is-hit", places[k + 1] <= hit);
+        continue;
+      }
       const current = now !== null && place >= now.from && place < now.to;
       list.toggle("is-hit", place < hit);
       list.toggle("is-now", current);
@@ -239,13 +247,14 @@ function visibleEnds(text) {
 }
 
 /**
- * A long prompt's beginning and end; the place of what stands between is -1.
+ * A long prompt's beginning, where a prefix is hit, and its end; the place of what stands between
+ * is -1.
  * @param {string[]} pieces @returns {[number, string][]}
  */
 function shorten(pieces) {
   const all = pieces.map((text, place) => /** @type {[number, string]} */ ([place, text]));
-  if (pieces.length <= MAX_PIECES) return all;
-  const half = MAX_PIECES / 2;
-  const left = pieces.length - 2 * half;
-  return [...all.slice(0, half), [-1, ` … ${count(left)} more tokens … `], ...all.slice(-half)];
+  const left = pieces.length - PROMPT_HEAD - PROMPT_TAIL;
+  if (left <= LEAST_GAP) return all;
+  const gap = /** @type {[number, string]} */ ([-1, ` … ${count(left)} tokens … `]);
+  return [...all.slice(0, PROMPT_HEAD), gap, ...all.slice(-PROMPT_TAIL)];
 }

@@ -144,7 +144,8 @@ function preemptedBy(mark) {
 }
 
 /**
- * The requests whose text is shown: the selected one, then those alive, then the last that ended.
+ * The requests whose text is shown: the selected one, those alive and the last that ended, as many
+ * as there is room for, in the order in which they arrived.
  */
 function streamsOf(/** @type {Store} */ store, /** @type {TraceIndex} */ index) {
   const requests = store.state?.requests ?? {};
@@ -157,8 +158,9 @@ function streamsOf(/** @type {Store} */ store, /** @type {TraceIndex} */ index) 
   };
   const alive = ids.filter((id) => rank(id) < 2).sort((a, b) => rank(a) - rank(b));
   const ended = ids.filter((id) => rank(id) === 2).reverse();
-  return [...alive, ...ended]
-    .slice(0, MAX_STREAMS)
+  const shown = new Set([...alive, ...ended].slice(0, MAX_STREAMS));
+  return ids
+    .filter((id) => shown.has(id))
     .map((id) => streamOf(store, index, id, requests[id], computed));
 }
 

@@ -4,7 +4,7 @@ import { traceIndex } from "../core/trace_index.js";
 import { el } from "../page/dom.js";
 import { requestColour } from "../words/colours.js";
 import { count } from "../words/format.js";
-import { Plane, fit, roundRect } from "./canvas.js";
+import { Plane, fit, haloText, roundRect } from "./canvas.js";
 import { seekStep, stepOf } from "./cursor.js";
 import { CELLS, cellLines, dot, line, ring, triangle } from "./lifecycle_cells.js";
 import { Tip } from "./parts.js";
@@ -117,6 +117,7 @@ export class Timeline {
     c.strokeStyle = colours.border;
     c.lineWidth = 1;
     line(c, GUTTER, bottom + 0.5, right, bottom + 0.5);
+    this.playhead(c, model, colours, top, bottom + 5);
     for (const bar of model.steps) this.drawBar(c, bar, model, colours, top, height);
     c.globalAlpha = 1;
     c.strokeStyle = colours.muted;
@@ -124,7 +125,6 @@ export class Timeline {
     line(c, GUTTER, top + 0.5, right, top + 0.5);
     c.setLineDash([]);
     this.drawAxis(c, model, colours, bottom, right);
-    this.playhead(c, model, colours, top - 8, whole);
   }
 
   /**
@@ -167,7 +167,7 @@ export class Timeline {
     c.font = `600 11px ${colours.mono}`;
     c.textAlign = "center";
     c.fillStyle = colours.text;
-    c.fillText(count(given), x + w / 2, top - 8);
+    haloText(c, count(given), x + w / 2, top - 8, colours.panel);
   }
 
   /**
@@ -227,9 +227,10 @@ export class Timeline {
     const c = this.plane.begin(width, height);
     this.band(c, model, colours, 0, height);
     c.textBaseline = "middle";
+    // Behind the rows: no line through a number.
+    if (model.rows.length) this.playhead(c, model, colours, 0, height);
     model.rows.forEach((row, place) => this.drawRow(c, row, place * ROW + 2, colours, width));
     c.globalAlpha = 1;
-    if (model.rows.length) this.playhead(c, model, colours, 0, height);
   }
 
   /**
@@ -322,7 +323,7 @@ export class Timeline {
     c.font = `11px ${colours.font}`;
     c.textAlign = "left";
     c.fillStyle = cell.end?.finish === "abort" ? colours.bad : colours.muted;
-    c.fillText(cell.end?.finish ?? "", at + 6, y + 0.5);
+    haloText(c, cell.end?.finish ?? "", at + 6, y + 0.5, colours.panel);
   }
 
   // -- pointer and keys --------------------------------------------------------------------------

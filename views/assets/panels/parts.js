@@ -3,26 +3,34 @@
 import { el } from "../page/dom.js";
 import { truth } from "../page/truth.js";
 import { Colours } from "./canvas.js";
+import { phaseOf } from "./cursor.js";
 
 /** @import { Store } from "../core/store.js" */
 /** @import { Part } from "../words/parts.js" */
 
-/** The sentence as an element: each part says which events it was made of, and leads to them. */
+/**
+ * The sentence and the phase's line below it: each part says which events it was made of, and leads
+ * to them.
+ */
 export class Sentence {
   /** @param {Store} store @param {(store: Store) => Part[]} sentence */
   constructor(store, sentence) {
     this.store = store;
     this.sentence = sentence;
-    this.element = el("p", { class: "gbp-sentence" });
+    this.text = el("p", { class: "gbp-sentence" });
+    this.phase = el("p", { class: "gbp-phase-words" });
+    this.element = el("div", { class: "gbp-opening" }, this.text, this.phase);
     this.shown = "";
   }
 
   update() {
     const parts = this.sentence(this.store);
-    const key = JSON.stringify(parts);
+    const phase = phaseOf(this.store);
+    const key = JSON.stringify([parts, phase]);
     if (key === this.shown) return;
     this.shown = key;
-    this.element.replaceChildren(...parts.map((part) => this.part(part)));
+    this.text.replaceChildren(...parts.map((part) => this.part(part)));
+    this.phase.replaceChildren(...phase.map((part) => this.part(part)));
   }
 
   /** @param {Part} part */

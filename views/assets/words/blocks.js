@@ -68,7 +68,8 @@ export function blockParts(opening, events) {
   if (!batch) return [{ text: `${opening} has moved no block so far.`, seqs: [] }];
   const tokens = batch.facts.prefill_tokens + batch.facts.decode_tokens;
   const fit = tokens === 1 ? "its token fits" : `its ${count(tokens)} tokens fit`;
-  const why = tokens ? `${fit} into blocks already held` : "it gave no tokens";
+  const none = "it gave no tokens, so nothing ran and the pool stays as it was";
+  const why = tokens ? `${fit} into blocks already held` : none;
   return [{ text: `${opening} moved no block: ${why}.`, seqs: [batch.seq] }];
 }
 

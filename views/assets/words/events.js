@@ -6,7 +6,7 @@ import { are, because, colon, reasonPhrase, unfamiliar } from "./reasons.js";
 /** @import { EventRecord, Reason } from "../core/records.js" */
 
 /** @type {Record<string, string>} */
-const SOURCES = { page: " from the page", http: " over HTTP" };
+export const SOURCES = { page: " from the page", http: " over HTTP" };
 
 /** @type {Record<string, (f: any, e: EventRecord) => string>} */
 export const EVENT_PHRASES = {

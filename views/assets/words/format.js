@@ -33,6 +33,23 @@ function short(n) {
   return n >= 10 ? n.toFixed(1) : n.toFixed(2);
 }
 
+/** `9 to 12`, or `9` where they are all the same. @param {number[]} numbers */
+export function span(numbers) {
+  const [least, most] = [Math.min(...numbers), Math.max(...numbers)];
+  return least === most ? count(least) : `${count(least)} to ${count(most)}`;
+}
+
+/** Names that follow each other as a range: `r0–r6`. @param {string[]} names */
+export function names(names) {
+  const numbers = names.map((name) => /^(\D*)(\d+)$/.exec(name));
+  const first = numbers[0];
+  const inOrder =
+    names.length > 2 &&
+    first &&
+    numbers.every((each, i) => each?.[1] === first[1] && Number(each[2]) === Number(first[2]) + i);
+  return inOrder ? `${names[0]}–${names[names.length - 1]}` : list(names, 6);
+}
+
 /** Bytes in steps of 1,000. @param {number} n @returns {string} */
 export function bytes(n) {
   if (n < 1000) return `${Math.round(n)} B`;

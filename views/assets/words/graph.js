@@ -41,6 +41,8 @@ function notDispatched(opening, events, context) {
       },
     ];
   }
+  if (batch?.facts.num_requests === 0)
+    return [{ text: `${opening} gave no tokens, so nothing ran.`, seqs: [batch.seq] }];
   if (batch) return [{ text: `${opening} ran no forward of a model.`, seqs: [batch.seq] }];
   return [{ text: `${opening} has no batch yet.`, seqs: [] }];
 }

@@ -2,7 +2,7 @@
 /** Requests over steps, in a sentence: who got tokens, who waits, who lost, who is done. */
 import { shareKind } from "../core/records.js";
 import { eventPhrase, passedOverWords } from "./events.js";
-import { count, list, plural, quote } from "./format.js";
+import { count, list, names, plural, quote, span } from "./format.js";
 import { of, row, seqs, some } from "./parts.js";
 import { because, colon } from "./reasons.js";
 
@@ -22,7 +22,8 @@ export function lifecycleParts(opening, events, context) {
     const given = batch.facts.prefill_tokens + batch.facts.decode_tokens;
     const text = given
       ? `${opening} gave ${count(given)} of ${plural(batch.facts.max_num_batched_tokens, "token")}`
-      : `${opening} gave no tokens${toldWords(batch.facts.finished)}`;
+      : `${opening} gave no tokens${context.open === 0 ? ": all requests are finished" : ""}` +
+        toldWords(batch.facts.finished);
     parts.push({ text, seqs: [batch.seq] });
     if (shares.length > 0) parts.push({ text: ": ", seqs: [] }, ...row(shares));
     parts.push(...other);
@@ -41,7 +42,9 @@ export function lifecycleParts(opening, events, context) {
 
 /** An empty step has one purpose at least. @param {string[]} finished */
 function toldWords(finished) {
-  return finished.length > 0 ? `; the runner is told that ${list(finished)} ended` : "";
+  if (finished.length === 0) return "";
+  const late = "the worker learns of an end with the next step";
+  return `; the runner is told that ${list(finished)} ended (${late})`;
 }
 
 /** @param {Part[]} parts @returns {Part[]} */
@@ -107,6 +110,14 @@ function prefillWords(event, promptTokens) {
 function arrivalsInWords(events) {
   const arrived = of(events, "request_arrived");
   if (arrived.length === 0) return [];
+  if (arrived.length > 4) {
+    const ids = names(arrived.map((event) => event.facts.request));
+    const tokens = span(arrived.map((event) => event.facts.num_prompt_tokens));
+    const text =
+      `${plural(arrived.length, "request")} join the waiting queue ` +
+      `(${ids}; ${tokens} prompt tokens)`;
+    return [{ text, seqs: seqs(arrived) }];
+  }
   const who = some(
     arrived,
     4,

@@ -6,6 +6,7 @@
  * @typedef {{text: string, seqs: number[], truth?: TruthKind}} Part
  * @typedef {Object} Context what a sentence may know beside its events
  * @property {number} [step] named where a step has no event yet
+ * @property {number} [open] requests that are not finished
  * @property {(id: string) => number | undefined} [promptTokens]
  * @property {string} [device] that the times were measured on
  * @property {boolean} [ran] whether the step's execution is over

@@ -1,7 +1,7 @@
 // @ts-check
 /** The sentence a view opens with: what a step did, made from its events alone. */
-import { eventPhrase } from "./events.js";
-import { capital, plural } from "./format.js";
+import { SOURCES, eventPhrase } from "./events.js";
+import { capital, names, plural, span } from "./format.js";
 import { seqs } from "./parts.js";
 
 /** @import { EventRecord } from "../core/records.js" */
@@ -33,11 +33,13 @@ const SHOWN = 4;
 
 /** @param {string} opening @param {EventRecord[]} events @returns {Part[]} */
 function oneAfterTheOther(opening, events) {
-  const before = events.slice(0, -SHOWN);
+  const told = inGroups(events);
+  const before = told.slice(0, -SHOWN).flat();
   /** @type {Part[]} */
-  const clauses = events
-    .slice(-SHOWN)
-    .map((event) => ({ text: eventPhrase(event), seqs: [event.seq] }));
+  const clauses = told.slice(-SHOWN).map((group) => ({
+    text: group.length > 1 ? submittedWords(group) : eventPhrase(group[0]),
+    seqs: seqs(group),
+  }));
   if (before.length > 0) {
     clauses.unshift({ text: plural(before.length, "more event"), seqs: seqs(before) });
   }
@@ -46,6 +48,32 @@ function oneAfterTheOther(opening, events) {
   parts.push(...clauses.map((part, i) => ({ ...part, text: `${i ? "; " : ""}${part.text}` })));
   parts.push({ text: ".", seqs: [] });
   return opening ? parts : capitalFirst(parts);
+}
+
+/** Submissions one after the other are told together. @param {EventRecord[]} events */
+function inGroups(events) {
+  /** @type {EventRecord[][]} */
+  const groups = [];
+  for (const event of events) {
+    const last = groups[groups.length - 1];
+    const joins =
+      event.type === "request_submitted" &&
+      last?.[0].type === event.type &&
+      last[0].facts.source === event.facts.source;
+    if (joins) last.push(event);
+    else groups.push([event]);
+  }
+  return groups;
+}
+
+/** @param {EventRecord[]} events request_submitted, all from one source */
+function submittedWords(events) {
+  const of = (/** @type {string} */ name) => events.map((event) => event.facts[name]);
+  return (
+    `${plural(events.length, "request")} are submitted${SOURCES[of("source")[0]] ?? ""} ` +
+    `(${names(of("request"))}; ${span(of("num_prompt_tokens"))} prompt tokens, ` +
+    `at most ${span(of("max_tokens"))} to generate)`
+  );
 }
 
 /** @param {Part[]} parts @returns {Part[]} */
