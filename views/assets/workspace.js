@@ -26,6 +26,7 @@ const OTHER_PANEL = PANELS["request-lifecycle"];
 const SHEETS = ["./style.css", "./panels.css"];
 
 /** How long a workspace that left the page may take to come back. */
+const PHONE = 760; // pixels; a map that is wider has the inspector near
 const GONE_MS = 250;
 
 /** One store, one stream and one clock for the page, however often the component is mounted. */
@@ -109,6 +110,10 @@ class Workspace {
     });
     this.map = new ArchitectureMap(map, this.store);
     this.inspector = new Inspector(inspector, this.store);
+    this.map.onChosen = () => {
+      // On a phone what the box says stands far below the map.
+      if (this.root.clientWidth <= PHONE) inspector.scrollIntoView({ block: "start" });
+    };
     this.transport = new Transport(transport, this.store);
     /** @type {any} */
     this.panel = null;
@@ -180,6 +185,7 @@ class Workspace {
     if (/^[1-9]$/.test(key)) {
       const view = store.document?.views?.[Number(key) - 1];
       if (view) store.setView(view.id);
+      this.head.tabsFollow();
       return Boolean(view);
     }
     return this.transport.key(key, shift);

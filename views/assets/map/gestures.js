@@ -83,6 +83,7 @@ export class Gestures {
 
   /** @param {number} factor @param {{x: number, y: number}} [at] */
   zoomBy(factor, at) {
+    this.map.stage.classList.remove("is-whole");
     const { x, y, w, h } = this.map.bounds;
     const point = at ?? { x: x + w / 2, y: y + h / 2 };
     const k = Math.min(ZOOM_MOST, Math.max(1, this.zoom.k * factor));
@@ -93,6 +94,12 @@ export class Gestures {
       y: point.y - (point.y - this.zoom.y) * ratio,
     };
     this.applyZoom();
+  }
+
+  /** The whole map at once, on a phone too. */
+  showWhole() {
+    this.map.stage.classList.add("is-whole");
+    this.fit();
   }
 
   fit() {
@@ -130,7 +137,7 @@ export class Gestures {
       { class: "gb-zoom" },
       button("plus", "Zoom in (Ctrl and wheel, or + on the map)", () => this.zoomBy(ZOOM_STEP)),
       button("minus", "Zoom out", () => this.zoomBy(1 / ZOOM_STEP)),
-      button("fit", "Fit the map", () => this.fit()),
+      button("fit", "Fit the map", () => this.showWhole()),
     );
   }
 }

@@ -360,6 +360,7 @@ export class ArchitectureMap {
     for (const [name, box] of this.boxByLive) {
       setAttribute(box.spark, "visibility", touched.has(name) ? null : "hidden");
       box.node.classList.toggle("is-now", now !== null && now.component === name);
+      box.node.classList.toggle("is-busy", touched.has(name));
     }
   }
 
@@ -410,7 +411,11 @@ export class ArchitectureMap {
     if (this.gestures.dragged) return;
     const id = boxIdOf(event.target);
     this.choose(id === this.store.selection.component ? null : id);
+    if (this.store.selection.component !== null) this.onChosen();
   }
+
+  /** A box was selected by hand. */
+  onChosen = () => {};
 
   /** @param {string|null} id */
   choose(id) {

@@ -27,7 +27,6 @@ const SHORTCUTS = [
   [["n", "]"], "on by one step"],
   [["p", "["], "back by one step"],
   [["Home", "End"], "to the start, to the newest record"],
-  [["1", "…", "5"], "choose a view"],
   [["Esc"], "deselect"],
   [["Tab"], "walk the map as a request does, box by box"],
   [["↑ ↓ ← →"], "to the nearest box in that direction"],
@@ -58,6 +57,8 @@ export class Head {
     this.helpButton.setAttribute("aria-label", "Keyboard shortcuts");
     this.helpButton.setAttribute("aria-expanded", "false");
     this.help = makeHelp();
+    /** @type {HTMLElement[]} the row of the views' keys in the help */
+    this.viewKeys = [];
     const tools = [
       this.status,
       this.engines,
@@ -116,6 +117,12 @@ export class Head {
 
   /** @param {boolean} [open] */
   toggleHelp(open = this.help.hidden !== false) {
+    const views = this.store.document?.views?.length ?? 0;
+    if (open) {
+      for (const node of this.viewKeys) node.remove();
+      this.viewKeys = views ? viewKeys(views) : [];
+      this.help.lastElementChild?.append(...this.viewKeys);
+    }
     this.help.hidden = !open;
     this.helpButton.setAttribute("aria-expanded", String(open));
   }
@@ -161,6 +168,12 @@ export class Head {
     event.preventDefault();
     event.stopPropagation();
     this.store.setView(views[(to + views.length) % views.length].id);
+    this.tabsFollow();
+  }
+
+  /** Where a tab has the focus, the chosen one has it. */
+  tabsFollow() {
+    if (!this.tabs.querySelector(":focus")) return;
     this.updateTabs();
     /** @type {HTMLElement|null} */ (this.tabs.querySelector("[aria-selected=true]"))?.focus();
   }
@@ -230,6 +243,16 @@ function makeHelp() {
     el("h3", { text: "Keyboard" }),
     el("dl", { class: "gb-keys" }, ...items),
   );
+}
+
+/** The row of the views' keys. @param {number} views */
+function viewKeys(views) {
+  const last = String(Math.min(views, 9));
+  const keys = views < 3 ? ["1", last].slice(0, views) : ["1", "…", last];
+  return [
+    el("dt", {}, ...keys.map((key) => (key === "…" ? key : el("kbd", { text: key })))),
+    el("dd", { text: "choose a view" }),
+  ];
 }
 
 /** @param {Store} store */

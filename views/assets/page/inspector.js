@@ -129,13 +129,23 @@ export class Inspector {
     const events = el("ul", { class: "gb-list" });
     const caption = el("h3");
     const none = el("p", { class: "gb-note-small" });
+    // What travels to the box happens here as well.
+    const arriving = new Set(
+      this.store.document.connections
+        .filter((line) => line.to === item.id && line.live)
+        .map((line) => line.live),
+    );
     this.body.append(el("h3", { text: "Live state" }), rows, caption, none, events);
     return () => {
       const { store } = this;
       const now = new Moment(store);
       fillRows(rows, store.header ? (liveOf(item.live, now)?.rows ?? []) : []);
       const here = now.entry
-        ? store.eventsOfStep(now.entry).filter((event) => event.component === item.live)
+        ? store
+            .eventsOfStep(now.entry)
+            .filter(
+              (event) => event.component === item.live || arriving.has(event.connection ?? ""),
+            )
         : [];
       setText(caption, now.entry ? `Events here, ${momentName(now.entry)}` : "Events here");
       setText(none, here.length ? "" : "None up to the cursor.");

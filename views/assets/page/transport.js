@@ -78,7 +78,10 @@ export class Transport {
       named("live", "Live", live, () => this.store.goLive(), true),
       ["run", el("button", { ...run, onclick: () => this.toggleRun() })],
     ];
-    return Object.fromEntries(made);
+    const buttons = Object.fromEntries(made);
+    for (const [name, unit] of back) setAttribute(buttons[name], "aria-label", oneWords(-1, unit));
+    for (const [name, unit] of on) setAttribute(buttons[name], "aria-label", oneWords(1, unit));
+    return buttons;
   }
 
   /** @returns {HTMLSelectElement} */
@@ -348,7 +351,10 @@ export class Transport {
   /** @param {any} at @param {number|undefined} last */
   whereWords(at, last) {
     if (!at) return this.store.head < 0 ? "no step yet" : "start";
-    if (at.entry.command) return last === undefined ? "before step 0" : `between steps / ${last}`;
+    if (at.entry.command) {
+      const before = this.store.stepAt(at.entry.first - 1);
+      return before ? `after step ${before.step} / ${last}` : "before the first step";
+    }
     return `step ${at.entry.step} / ${last}`;
   }
 
@@ -398,6 +404,11 @@ function tickStride(steps, width) {
   let stride = 1;
   for (let i = 0; (steps / stride) * LEAST_TICK > width; i += 1) stride *= i % 3 === 1 ? 2.5 : 2;
   return stride;
+}
+
+/** What it does, for those who do not see its arrow. @param {-1|1} way @param {string} unit */
+function oneWords(way, unit) {
+  return `${way < 0 ? "Back" : "Forward"} one ${unit.toLowerCase()}`;
 }
 
 /**
