@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
 import pytest
+from playwright.sync_api import expect
 
 from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig, SamplingParams
@@ -649,12 +650,12 @@ def wait_head(page: Page, condition: str) -> None:
 def test_the_page_commands_its_engine_phase_by_phase(page: Page, server: StageServer) -> None:
     assert page.evaluate("window.stage.told.session").startswith("gb-")
     hint = page.locator(".gb-hint")
-    assert hint.inner_text() == "The engine has nothing to do. Send a prompt."
+    expect(hint).to_have_text("The engine has nothing to do. Send a prompt.")
     engine = own_engine(page, server)
     engine.submit(HOSTILE, SamplingParams(temperature=0.0, max_tokens=4))
     wait_until(page, "window.stage.store.head === 1")
     settle(page)
-    assert hint.inner_text() == "1 request waits for the next step: press Step or Run."
+    expect(hint).to_have_text("1 request waits for the next step: press Step or Run.")
     page.locator("[data-act=phaseOn]").click()
     wait_head(page, "s.headEngine.next_phase === 'schedule' && s.cursor === s.head")
     # By event: the engine does its next phase, and the page shows the first event of it.
