@@ -16,7 +16,12 @@ import { seqs } from "./parts.js";
  */
 export function sentenceParts(events, tell, context = {}) {
   const failed = events.filter((event) => event.type === "engine_failed");
-  if (failed.length > 0) return oneAfterTheOther("", failed);
+  if (failed.length > 0) {
+    const others = events.filter((event) => event.type !== "engine_failed");
+    const told = oneAfterTheOther("", failed);
+    if (others.length === 0) return told;
+    return [...told, { text: " ", seqs: [] }, ...sentenceParts(others, tell, context)];
+  }
   const commands = events.filter((event) => event.phase === "command");
   const rest = events.filter((event) => event.phase !== "command");
   if (rest.length === 0 && commands.length > 0) {
