@@ -43,7 +43,7 @@ MakeRunner = Callable[["LoadedModel", EngineConfig, Trace], Runner]
 CheckConfig = Callable[[EngineConfig], object]  # raises ConfigError
 
 SHOW_PHASES_UP_TO = 4.0  # steps a second; so slow a run stops between phases, to let one see them
-MAX_RATE = 1_000.0
+MIN_RATE, MAX_RATE = 0.01, 1_000.0
 MAX_UNFINISHED = 512  # requests an engine holds at once
 PACKAGES = ("torch", "transformers", "tokenizers", "triton")
 
@@ -182,9 +182,11 @@ class AsyncLLM:
         """Text and token ids of a prompt; chat messages go through the model's template."""
         tokenizer: Any = self.model.tokenizer
         if isinstance(prompt, str):
+            check_text(prompt, "prompt")
             text, token_ids = prompt, tokenizer(prompt)["input_ids"]
         elif messages := [item for item in prompt if isinstance(item, dict)]:
             text = self.chat_prompt(messages)
+            check_text(text, "messages")
             token_ids = tokenizer(text, add_special_tokens=False)["input_ids"]
         else:
             token_ids = [item for item in prompt if isinstance(item, int)]
@@ -591,12 +593,24 @@ class AsyncLLM:
 
 def check_rate(rate: float | None) -> None:
     """Raise ConfigError where no loop can run at this rate."""
-    if rate is not None and not (0 < rate <= MAX_RATE):  # also false for NaN
+    if rate is not None and not (MIN_RATE <= rate <= MAX_RATE):  # also false for NaN
         raise ConfigError(
-            f"rate: {rate} is no rate; give steps a second above 0, at most {MAX_RATE:g}, or none "
+            f"rate: {rate} is no rate; give {MIN_RATE:g} to {MAX_RATE:g} steps a second, or none "
             "to run as fast as it goes",
             field="rate",
         )
+
+
+def check_text(text: str, field: str) -> None:
+    """Raise ConfigError at half of a surrogate pair, which stands for no character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            f"{field}: the character at {error.start} is half of a surrogate pair; send whole "
+            "characters",
+            field=field,
+        ) from None
 
 
 def check_token_ids(token_ids: list[int], vocab_size: int) -> None:

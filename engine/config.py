@@ -6,10 +6,12 @@ small engine on a page wants smaller numbers: the pool, the token budget and the
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import re
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 MAX_STOP_STRINGS = 16
 MAX_STOP_TOKENS = 64
 
@@ -129,7 +131,7 @@ class SamplingParams(BaseModel):
     max_tokens: int = Field(default=16, ge=1)
     min_tokens: int = Field(default=0, ge=0, description="below it, nothing stops the request")
     stop: tuple[str, ...] = Field(default=(), max_length=MAX_STOP_STRINGS)
-    stop_token_ids: tuple[int, ...] = Field(default=(), max_length=MAX_STOP_TOKENS)
+    stop_token_ids: tuple[TokenId, ...] = Field(default=(), max_length=MAX_STOP_TOKENS)
     ignore_eos: bool = False
 
     @classmethod
@@ -154,7 +156,7 @@ class ConfigError(ValueError):
 
     def __init__(self, message: str, field: str | None = None):
         super().__init__(message)
-        self.field = field if field is not None else message.split(":", 1)[0].split(" ", 1)[0]
+        self.field = field if field is not None else re.split("[:. ]", message, maxsplit=1)[0]
 
 
 _WORDINGS = {

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from engine.block_pool import short_hash
-from engine.config import EngineConfig, SamplingParams, describe
+from engine.config import ConfigError, EngineConfig, SamplingParams, describe
 from engine.core import EngineCore
 from engine.events import (
     BlockEvicted,
@@ -131,6 +131,10 @@ def load_workload(path: Path) -> tuple[Workload, str]:
         workload = Workload.model_validate_json(data)
     except ValidationError as error:
         raise WorkloadError(f"{path}: {describe(error)}") from None
+    try:
+        workload.config.engine_config()
+    except ConfigError as error:
+        raise WorkloadError(f"{path}: config.{error}") from None
     limit = workload.config.max_model_len
     for index, request in enumerate(workload.requests):
         if len(request.prompt_token_ids) >= limit:
@@ -198,7 +202,8 @@ class Conformance:
                 versions={},
                 started_at=0.0,
                 state={},
-            )
+            ),
+            max_records=sys.maxsize,  # a step is described from its own records
         )
         self.core = EngineCore(config, FormulaRunner(workload, self.requests), self.trace)
         self.scheduler = self.core.scheduler

@@ -271,6 +271,12 @@ def test_a_prompt_too_long_is_refused_with_the_numbers(make: Make) -> None:
     check_log(engine)
 
 
+@pytest.mark.parametrize("prompt", ["\ud800", [{"role": "user", "content": "a\udfff"}]])
+def test_half_a_surrogate_pair_is_refused(make: Make, prompt: str | list[dict[str, str]]) -> None:
+    with pytest.raises(ConfigError, match="half of a surrogate pair"):
+        make().submit(prompt)
+
+
 def test_without_chunked_prefill_a_prompt_must_fit_one_step(make: Make) -> None:
     engine = make(enable_chunked_prefill=False, max_num_batched_tokens=16)
     with pytest.raises(RequestRefusedError) as caught:

@@ -59,6 +59,7 @@ def test_every_wrong_field_is_named(values: dict[str, object], named: str) -> No
         ({"max_tokens": 0}, "max_tokens"),
         ({"stop": ("",)}, "stop"),
         ({"min_tokens": 9, "max_tokens": 8}, "min_tokens"),
+        ({"stop_token_ids": (-1,)}, "stop_token_ids"),
     ],
 )
 def test_a_wrong_sampling_parameter_is_named(values: dict[str, object], field: str) -> None:

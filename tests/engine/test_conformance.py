@@ -55,6 +55,7 @@ def test_the_command_prints_json_lines() -> None:
     [
         ({"config": {"block_sise": 4}}, "config.block_sise"),
         ({"requests": []}, "requests"),
+        ({"config": {"num_gpu_blocks": 1}}, "config.num_gpu_blocks"),
         ({"requests": [{"id": "a", "prompt_token_ids": [1]}]}, "requests.0.max_tokens"),
         (
             {"requests": [{"id": "a", "prompt_token_ids": [1] * 300, "max_tokens": 1}]},
