@@ -78,6 +78,9 @@ class Sessions:
         self._clock = clock
         self._make_runner = make_runner
         self._lock = threading.RLock()  # of what follows; the engine thread never waits for it
+        # Held while an engine is made, which waits for the engine thread, perhaps for a whole step.
+        # Whoever only looks a session up does not wait for that.
+        self._making = threading.Lock()
         self._sessions: dict[str, Session] = {}  # longest unseen first
         self._shared: AsyncLLM | None = None
 
@@ -130,6 +133,9 @@ class Sessions:
             if session is None:
                 return None
             self.touch(key)
+            if session.engine is not None:
+                return session.engine
+        with self._making:
             if session.engine is None:
                 session.engine = self._make_session_engine(session)
             return session.engine
@@ -143,7 +149,9 @@ class Sessions:
         """The engine of all who bring no key; None where the setting turns it off."""
         if not self.shared_enabled:
             return None
-        with self._lock:
+        if self._shared is not None and self._shared.failed is None:
+            return self._shared
+        with self._making:
             if self._shared is None:
                 self._shared = self._make_engine(SHARED_CONFIG, running=True)
             if self._shared.failed is not None:  # it belongs to nobody who could reset it
@@ -191,11 +199,12 @@ class Sessions:
         """Where there are too many engines, put the longest unseen one to rest, or refuse."""
         if self.num_engines() < self.max_engines:
             return
-        for session in self._sessions.values():
-            unseen = self._clock() - session.last_seen
-            if session.engine is not None and unseen >= min(YIELD_SECONDS, self.idle_seconds):
-                self._rest(session)
-                return
+        with self._lock:
+            for session in self._sessions.values():
+                unseen = self._clock() - session.last_seen
+                if session.engine is not None and unseen >= min(YIELD_SECONDS, self.idle_seconds):
+                    self._rest(session)
+                    return
         raise TooManySessions(
             f"all {self.max_engines} engines of this server are in use; try again in some minutes"
         )
@@ -218,7 +227,7 @@ class Sessions:
 
     def _sweep_later(self) -> None:
         def sweep() -> None:
-            # In a thread of its own: whoever holds the lock may be waiting for the engine thread.
+            # In a thread of its own: the engine thread waits for no lock.
             threading.Thread(target=self.sweep, name="sweep", daemon=True).start()
             self._sweep_later()
 
