@@ -276,6 +276,7 @@ def test_what_the_sentence_says_comes_from_events_of_the_log(tab: Tab) -> None:
     """A part for each event of the step that the view tells of, with that event's own numbers."""
     tab.send(PROMPT, max_tokens=2)
     tab.press("Step")
+    tab.wait_for("s.headEngine.step", 1)  # the whole step is done, not only begun
     tab.has(".gb-transport", "step 0 / 0")
     for number in range(3):
         tab.view(number)
@@ -355,6 +356,7 @@ def test_the_connect_popover_has_this_tabs_key(tab: Tab) -> None:
 def test_a_reload_returns_to_the_same_engine_and_place(tab: Tab) -> None:
     tab.send(PROMPT, max_tokens=3)
     tab.press("Step")
+    tab.wait_for("s.headEngine.step", 1)  # the whole step is done, not only begun
     tab.has(".gb-transport", "step 0 / 0")
     tab.view(1)
     tab.page.locator(".gb-transport").get_by_role("button", name="Phase").first.click()
