@@ -6,21 +6,7 @@ import pytest
 
 from engine.block_pool import BlockPool, KVCacheBlock
 from engine.events import BlockEvicted, BlocksFreed, Event, FreeQueueHead
-from engine.trace import SCHEMA_VERSION, Trace, TraceHeader
-
-
-def make_trace() -> Trace:
-    header = TraceHeader(
-        schema_version=SCHEMA_VERSION,
-        trace_id="t",
-        config={},
-        model={},
-        document="",
-        versions={},
-        started_at=0.0,
-        state={},
-    )
-    return Trace(header)
+from tests.engine.traces import make_trace
 
 
 @pytest.fixture

@@ -41,8 +41,9 @@ from engine.module_timer import KINDS, ModuleTimer
 from engine.outputs import NewRequestData, ScheduledRequest, SchedulerOutput
 from engine.request import Request
 from engine.sampler import Sampler, SamplingRow
-from engine.trace import Trace, TraceHeader
+from engine.trace import Trace
 from tests.engine.tiny_configs import CONFIGS, VOCAB, plain_greedy, plain_logits, tiny
+from tests.engine.traces import make_trace
 
 GREEDY_SMOLLM2 = Path(__file__).parents[1] / "conformance" / "greedy_smollm2.json"
 
@@ -52,17 +53,7 @@ class Engine:
 
     def __init__(self, model: LoadedModel, **config: Any):
         settings = EngineConfig.parse(config).resolve(model.max_model_len)
-        header = TraceHeader(
-            schema_version=1,
-            trace_id="test",
-            config=settings.model_dump(),
-            model={},
-            document="",
-            versions={},
-            started_at=0.0,
-            state={},
-        )
-        self.trace = Trace(header)
+        self.trace = make_trace(settings)
         self.runner = ModelRunner(model, settings, self.trace)
         self.core = EngineCore(settings, self.runner, self.trace)
         self.eos_token_ids = model.eos_token_ids

@@ -15,7 +15,8 @@ from engine.model_loader.tiny import byte_tokenizer
 from engine.output_processor import OutputProcessor, RequestLost, RequestStream
 from engine.outputs import EngineCoreOutput, RequestOutput
 from engine.request import Request
-from engine.trace import SCHEMA_VERSION, State, Trace, TraceHeader, check_patch, merge_patch
+from engine.trace import State, check_patch, merge_patch
+from tests.engine.traces import make_trace
 
 EOS = 2
 
@@ -28,17 +29,7 @@ class Desk:
     """An output processor with its log, fed by hand."""
 
     def __init__(self) -> None:
-        header = TraceHeader(
-            schema_version=SCHEMA_VERSION,
-            trace_id="t",
-            config={},
-            model={},
-            document="",
-            versions={},
-            started_at=0.0,
-            state={},
-        )
-        self.trace = Trace(header)
+        self.trace = make_trace()
         self.processor = OutputProcessor(byte_tokenizer(), self.trace)
         self.state: State = {}
 

@@ -11,7 +11,7 @@ import pytest
 from engine.conformance import Conformance, load_workload
 from engine.events import FACTS_BY_TYPE, PLACES, Event, Phase, TokensReturned
 from engine.trace import Trace, TraceError, fold, merge_patch
-from tests.engine.test_block_pool import make_trace
+from tests.engine.traces import make_trace
 from tests.engine.workloads import workload_path
 
 
