@@ -9,11 +9,24 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+GREEDY_BELOW = 1e-5  # temperatures below it
 MAX_STOP_STRINGS = 16
 MAX_STOP_TOKENS = 64
+MAX_SEQUENCES = 16  # of one request (vLLM takes 16,384)
+MAX_LOGPROBS = 20  # as vLLM's max_logprobs
+MAX_BIASED_TOKENS = 1_024
+MAX_BIAS = 100.0
+
+
+def clamp_bias(bias: float) -> float:
+    """A bias as vLLM takes it: what is beyond the limits counts as the limit."""
+    return min(MAX_BIAS, max(-MAX_BIAS, bias))
+
+
+TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+Bias = Annotated[float, Field(allow_inf_nan=False), AfterValidator(clamp_bias)]
 
 
 class EngineConfig(BaseModel):
@@ -114,6 +127,12 @@ class EngineConfig(BaseModel):
         return self
 
 
+NOT_YET = (
+    *("n", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"),
+    *("logit_bias", "logprobs", "prompt_logprobs"),
+)
+
+
 class SamplingParams(BaseModel):
     """How the tokens of one request are chosen and when they end."""
 
@@ -122,6 +141,44 @@ class SamplingParams(BaseModel):
     temperature: float = Field(default=1.0, ge=0.0, le=100.0, description="0: greedy")
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     top_k: int = Field(default=0, ge=0, description="0: all tokens")
+    min_p: float = Field(
+        default=0.0,
+        ge=0.0,
+        le=1.0,
+        description="least probability, as a part of the most probable token's; 0: none",
+    )
+    repetition_penalty: float = Field(
+        default=1.0,
+        gt=0.0,
+        allow_inf_nan=False,
+        description="divides what speaks for a token of prompt or output; 1: none",
+    )
+    presence_penalty: float = Field(
+        default=0.0, ge=-2.0, le=2.0, description="taken from each token of the output, once"
+    )
+    frequency_penalty: float = Field(
+        default=0.0, ge=-2.0, le=2.0, description="taken from a token as often as it was generated"
+    )
+    logit_bias: dict[TokenId, Bias] | None = Field(
+        default=None,
+        max_length=MAX_BIASED_TOKENS,
+        description="added to the logits of these tokens; as in vLLM, -100 to 100 at most",
+    )
+    logprobs: int | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_LOGPROBS,
+        description="so many most probable tokens are told beside each one generated",
+    )
+    prompt_logprobs: int | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_LOGPROBS,
+        description="the same for the prompt's tokens; such a request reads no cached prefix",
+    )
+    n: int = Field(
+        default=1, ge=1, le=MAX_SEQUENCES, description="sequences generated from the one prompt"
+    )
     seed: int | None = Field(
         default=None,
         ge=0,
@@ -148,7 +205,26 @@ class SamplingParams(BaseModel):
             )
         if "" in params.stop:
             raise ConfigError("stop: a stop string cannot be empty; leave it out", field="stop")
+        if params.n > 1 and params.is_greedy:
+            raise ConfigError(
+                f"n: {params.n} sequences would all be the same, since temperature "
+                f"{params.temperature:g} is greedy; set temperature above 0, or n to 1",
+                field="n",
+            )
+        params.check_supported()
         return params
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the most probable token is taken, as vLLM decides it."""
+        return self.temperature < GREEDY_BELOW
+
+    def check_supported(self) -> None:
+        """Raise `ConfigError` where a field has a value that the engine does not act on yet."""
+        fields = type(self).model_fields
+        for name in NOT_YET:
+            if getattr(self, name) != fields[name].default:
+                raise ConfigError(f"{name}: this engine does not do it yet; leave it out")
 
 
 class ConfigError(ValueError):
@@ -181,7 +257,7 @@ def describe(error: ValidationError) -> str:
     """A validation error in words, by field: `max_num_seqs: must be 1 or more (got -1)`."""
     lines = []
     for item in error.errors(include_url=False):
-        where = ".".join(str(part) for part in item["loc"]) or "value"
+        where = ".".join(str(part) for part in item["loc"] if part != "[key]") or "value"
         wording = _WORDINGS.get(item["type"])
         text = wording.format(**item.get("ctx", {})) if wording else item["msg"]
         text = text[:1].lower() + text[1:]

@@ -43,7 +43,7 @@ from engine.paged_attention import (
     check_pageable,
     make_context,
 )
-from engine.sampler import Sampler, SamplingRow, is_greedy, request_seed
+from engine.sampler import Sampler, SamplingRow, request_seed
 from engine.trace import Trace
 
 
@@ -262,7 +262,7 @@ class ModelRunner:
                 chosen = self.sampler.sample(self._wanted_logits(self._logits), rows)
             for item, row, token in zip(self._sampled, rows, chosen, strict=True):
                 self.requests[item.request_id].token_ids.append(token)
-                self.trace.event(TokenSampled(item.request_id, token, is_greedy(row.params)))
+                self.trace.event(TokenSampled(item.request_id, token, row.params.is_greedy))
                 tokens[item.request_id] = (token,)
         self.trace.event(TokensReturned(len(tokens)))
         self._end_step()

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from engine.events import RequestCompleted, TextEmitted
-from engine.outputs import EngineCoreOutput, RequestOutput
+from engine.outputs import EngineCoreOutput, PromptLogprobs, RequestOutput
 from engine.request import FinishReason, Request
 from engine.trace import Changes, State, Trace
 
@@ -37,6 +37,8 @@ class RequestStream:
         self.prompt = prompt
         self.num_prompt_tokens = request.num_prompt_tokens
         self.num_cached_tokens = 0  # of the prompt, found in the prefix cache
+        # Where asked for: there once the first output is.
+        self.prompt_logprobs: PromptLogprobs | None = None
         self._outputs: deque[RequestOutput] = deque()
         self._error: RequestLost | None = None
         self._ended = False  # the writer has put its last output

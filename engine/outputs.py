@@ -12,6 +12,22 @@ from engine.config import SamplingParams
 ScheduledKind = Literal["new", "resumed", "running"]
 
 
+class TokenLogprobs(NamedTuple):
+    """How probable a token was to the model, before anything that sampling does to its logits.
+
+    Natural logarithms of probabilities. `rank` is 1 where no token was more probable; tokens as
+    probable as this one count as ahead of it, as in vLLM.
+    """
+
+    token_id: int
+    logprob: float
+    rank: int
+    top: tuple[tuple[int, float], ...]  # (token id, logprob) of the most probable, best first
+
+
+PromptLogprobs = tuple[TokenLogprobs | None, ...]  # by prompt token; nothing predicts the first
+
+
 class NewRequestData(NamedTuple):
     """What the runner has to be told of a request once, when it is admitted or resumed."""
 
@@ -63,6 +79,8 @@ class EngineCoreOutput(NamedTuple):
     new_token_ids: tuple[int, ...]
     finish_reason: str | None
     stop_reason: int | str | None
+    logprobs: tuple[TokenLogprobs, ...] | None = None  # of each new token, where asked for
+    prompt_logprobs: PromptLogprobs | None = None  # with the first tokens, where asked for
 
 
 class RequestOutput(NamedTuple):
@@ -73,3 +91,5 @@ class RequestOutput(NamedTuple):
     token_ids: tuple[int, ...]
     finish_reason: str | None
     stop_reason: int | str | None
+    index: int = 0  # which of the request's n sequences
+    logprobs: tuple[TokenLogprobs, ...] | None = None  # of each new token, where asked for

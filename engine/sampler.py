@@ -16,7 +16,6 @@ from torch import Tensor
 
 from engine.config import SamplingParams
 
-GREEDY_BELOW = 1e-5  # temperatures below it
 FIRST_LOOK = 1024  # so many of the most probable tokens nearly always hold top_p of the mass
 
 
@@ -27,11 +26,6 @@ class SamplingRow(NamedTuple):
     seed: int
     output_index: int  # tokens that the request has generated
     eos_token_ids: tuple[int, ...]
-
-
-def is_greedy(params: SamplingParams) -> bool:
-    """Whether the most probable token is taken, as vLLM decides it."""
-    return params.temperature < GREEDY_BELOW
 
 
 def request_seed(params: SamplingParams, engine_seed: int, request_id: str) -> int:
@@ -55,7 +49,7 @@ class Sampler:
         """logits is [rows, vocabulary]; it may be written to."""
         for i, row in enumerate(rows):
             forbid_ends(logits[i], row)
-        drawn = [i for i, row in enumerate(rows) if not is_greedy(row.params)]
+        drawn = [i for i, row in enumerate(rows) if not row.params.is_greedy]
         if len(drawn) == len(rows):
             return draw(logits, rows)
         tokens: list[int] = logits.argmax(dim=-1).tolist()

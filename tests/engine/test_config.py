@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from engine.config import ConfigError, EngineConfig, SamplingParams
@@ -60,9 +62,27 @@ def test_every_wrong_field_is_named(values: dict[str, object], named: str) -> No
         ({"stop": ("",)}, "stop"),
         ({"min_tokens": 9, "max_tokens": 8}, "min_tokens"),
         ({"stop_token_ids": (-1,)}, "stop_token_ids"),
+        ({"n": 17}, "n"),
+        ({"n": 2, "temperature": 0.0}, "n"),
+        ({"min_p": 1.1}, "min_p"),
+        ({"repetition_penalty": 0}, "repetition_penalty"),
+        ({"repetition_penalty": math.inf}, "repetition_penalty"),
+        ({"presence_penalty": 2.1}, "presence_penalty"),
+        ({"frequency_penalty": -2.1}, "frequency_penalty"),
+        ({"logit_bias": {"a": 1}}, "logit_bias"),
+        ({"logit_bias": {-1: 1}}, "logit_bias"),
+        ({"logit_bias": {1: math.nan}}, "logit_bias"),
+        ({"logit_bias": dict.fromkeys(range(1_025), 0)}, "logit_bias"),
+        ({"logprobs": 21}, "logprobs"),
+        ({"prompt_logprobs": -1}, "prompt_logprobs"),
     ],
 )
 def test_a_wrong_sampling_parameter_is_named(values: dict[str, object], field: str) -> None:
     with pytest.raises(ConfigError) as caught:
         SamplingParams.parse(values)
     assert caught.value.field == field
+
+
+def test_a_bias_beyond_the_limits_counts_as_the_limit() -> None:
+    params = SamplingParams.model_validate({"logit_bias": {"5": 300, 6: -1e9, "7": 1.5}})
+    assert params.logit_bias == {5: 100.0, 6: -100.0, 7: 1.5}
