@@ -5,6 +5,7 @@ vLLM 0.26.0: `vllm/v1/core/sched/output.py`, `vllm/v1/outputs.py`, `vllm/outputs
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from engine.config import SamplingParams
@@ -83,7 +84,8 @@ class EngineCoreOutput(NamedTuple):
     prompt_logprobs: PromptLogprobs | None = None  # with the first tokens, where asked for
 
 
-class RequestOutput(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RequestOutput:
     """What the client sees of one request after one step: a delta of text, never taken back."""
 
     request_id: str
