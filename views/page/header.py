@@ -11,6 +11,7 @@ from views.architecture import LoadResult
 from views.document.diagnostics import Diagnostic
 from views.page.connect import connect
 from views.page.settings_form import settings_form
+from views.page.words import code, plain
 
 
 def header(result: LoadResult, llm: AsyncLLM | None, key: str | None) -> None:
@@ -31,10 +32,10 @@ def diagnostics(found: list[Diagnostic]) -> None:
     """Say each thing against the document: where it is, what is wrong, and how to mend it."""
     for item in found:
         draw = st.error if item.severity == "error" else st.warning
-        subject = f" ({_plain(item.subject)})" if item.subject else ""
+        subject = f" ({plain(item.subject)})" if item.subject else ""
         draw(
-            f"`{_code(item.path)}`{subject}: {_plain(item.message)}  \n"
-            f"**To mend it:** {_plain(item.fix)}"
+            f"{code(item.path)}{subject}: {plain(item.message)}  \n"
+            f"**To mend it:** {plain(item.fix)}"
         )
 
 
@@ -51,9 +52,9 @@ def _document(result: LoadResult) -> None:
         st.markdown("There is no document to draw.")
         return
     meta = result.document.meta
-    st.markdown(f"**{_plain(meta.title)}**")
+    st.markdown(f"**{plain(meta.title)}**")
     if meta.subtitle:
-        st.caption(_plain(meta.subtitle))
+        st.caption(plain(meta.subtitle))
     st.markdown(
         "`architecture.json` is the map: boxes, arrows, views. Edit it and reload the page."
     )
@@ -68,12 +69,3 @@ def _document(result: LoadResult) -> None:
 
 def _counted(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _plain(text: str) -> str:
-    """Return text that Markdown shows as it is."""
-    return "".join(f"\\{c}" if c in "\\`*_{}[]()<>#+-.!|~$:" else c for c in text)
-
-
-def _code(text: str) -> str:
-    return text.replace("`", "'")

@@ -10,6 +10,7 @@ from engine.async_llm import AsyncLLM
 from engine.config import ConfigError, EngineConfig
 from views.page import state
 from views.page.guard import guarded
+from views.page.settings_command import fill_form, settings_command
 from views.page.settings_fields import Setting, settings_by_group, without_gaps
 from views.page.state import Fields, fields
 
@@ -36,6 +37,7 @@ def settings_form(llm: AsyncLLM) -> None:
             args=(llm,),
         )
     st.caption("Applying ends all requests and starts a new trace; save the old one first.")
+    settings_command(llm, _fill_form)
 
 
 def _outcome() -> None:
@@ -43,7 +45,8 @@ def _outcome() -> None:
     outcome = st.session_state.pop(_OUTCOME, None)
     with st.container(key="gb-settings-outcome"):
         if outcome:
-            (st.error if outcome[0] == "error" else st.success)(outcome[1])
+            draw = {"error": st.error, "warning": st.warning, "ok": st.success}[outcome[0]]
+            draw(outcome[1])
 
 
 def apply(llm: AsyncLLM, settings: dict[str, Any]) -> str:
@@ -76,6 +79,11 @@ def _apply_form(llm: AsyncLLM) -> None:
         "ok",
         f"The engine was reset with {said}." if said else "The engine was reset, as it was set.",
     )
+
+
+@guarded
+def _fill_form(llm: AsyncLLM) -> None:
+    st.session_state[_OUTCOME] = fill_form(llm, _fields(llm))
 
 
 def _fields(llm: AsyncLLM) -> Fields:

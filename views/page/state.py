@@ -46,6 +46,7 @@ class Fields:
         self.form = form
         self.first = first
         self.generation = 0
+        self._told = dict(first)
 
     def key(self, name: str) -> str:
         """Return the key of a field's widget."""
@@ -60,8 +61,9 @@ class Fields:
         return {name: self.value(name) for name in self.first}
 
     def show(self, first: dict[str, Any]) -> None:
-        """Show other values from the next run on, unless they are the first values already."""
-        if first != self.first:
+        """Show other values from the next run on, unless these were told the last time already."""
+        if first != self._told:
+            self._told = dict(first)
             self.renew(first)
 
     def renew(self, first: dict[str, Any]) -> None:

@@ -87,7 +87,7 @@ def has_button(page: AppTest, key: str) -> bool:
 
 def words(page: AppTest) -> str:
     """All text of the page outside its widgets."""
-    kinds = (page.markdown, page.error, page.info)
+    kinds = (page.markdown, page.error, page.warning, page.info)
     parts = [str(element.value) for kind in kinds for element in kind]
     parts += [str(element.proto.body) for element in page.get("html")]
     return "\n".join(parts)
@@ -342,3 +342,30 @@ def test_what_nobody_foresaw_is_said_without_a_traceback(
     monkeypatch.setattr(Sessions, "get", fail)
     settled(page.run())
     assert "error of its own" in page.error[0].value
+
+
+def test_a_pasted_command_fills_the_form_and_apply_applies_it(server: Server) -> None:
+    page = open_page()
+    before = server.llm.trace.header.trace_id
+    assert any("--max-num-seqs 8" in code.value for code in page.code)
+    page.text_area(key="gb-settings-command").input(
+        "vllm serve tiny-random --max-num-seqs 3 --block-size 500 --port 80"
+    )
+    click(page, "gb-settings-fill")
+    assert "Nothing is applied yet" in words(page)
+    said = words(page)
+    assert "- `--block-size 500`: block\\_size\\: must be 128 or less \\(got 500\\)" in said
+    assert "- `--port 80`: has no effect here" in said
+    assert number(page, "settings", "max_num_seqs").value == 3
+    assert server.llm.trace.header.trace_id == before
+    click(page, "gb-settings-apply")
+    assert server.llm.requested_config == EngineConfig(max_num_seqs=3)
+    assert number(page, "settings", "max_num_seqs").value == 3
+
+
+def test_what_is_no_command_leaves_the_form_alone(server: Server) -> None:
+    page = open_page()
+    page.text_area(key="gb-settings-command").input("ls -l")
+    click(page, "gb-settings-fill")
+    assert "no \\`vllm serve\\`" in page.error[0].value
+    assert page.text_area(key="gb-settings-command").value == "ls -l"

@@ -1,0 +1,329 @@
+"""The engine's settings as a `vllm serve` command, and such a command as settings.
+
+No box of the map. vLLM 0.26.0: `vllm/engine/arg_utils.py` (the options and their defaults) and
+`vllm/utils/argparse_utils.py` (how a command is read).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from engine.config import ConfigError, EngineConfig
+from engine.model_loader.fetch import DEFAULT_MODEL
+from engine.model_loader.tiny import TINY_MODEL
+from engine.vllm_options import NAMES, ONE_VALUE, SHORT, SWITCHES
+
+
+class Option(NamedTuple):
+    """How vLLM calls a setting."""
+
+    setting: str
+    name: str
+    # Whether vLLM's default is `EngineConfig`'s for every model and device: it need not be said.
+    same_default: bool = False
+
+
+OPTIONS = (
+    Option("block_size", "block-size"),
+    Option("num_gpu_blocks", "num-gpu-blocks-override"),
+    Option("max_model_len", "max-model-len"),
+    Option("max_num_batched_tokens", "max-num-batched-tokens"),
+    Option("max_num_seqs", "max-num-seqs"),
+    Option("enable_prefix_caching", "enable-prefix-caching"),
+    Option("enable_chunked_prefill", "enable-chunked-prefill"),
+    Option("long_prefill_token_threshold", "long-prefill-token-threshold", same_default=True),
+    Option("scheduling_policy", "scheduling-policy", same_default=True),
+    Option("watermark", "watermark", same_default=True),
+    Option("scheduler_reserve_full_isl", "scheduler-reserve-full-isl", same_default=True),
+    Option("enforce_eager", "enforce-eager", same_default=True),
+    Option("seed", "seed", same_default=True),
+)
+
+# What this engine does and vLLM would not by itself.
+_ALWAYS = {
+    # A step is scheduled when the tokens of the one before it are known.
+    "async-scheduling": "--no-async-scheduling",
+    # A request that names no temperature gets vLLM's default, not one that comes with the model.
+    "generation-config": "--generation-config vllm",
+    "dtype": "--dtype float32",
+}
+
+_HUB_IDS = {DEFAULT_MODEL: "HuggingFaceTB/SmolLM2-135M-Instruct"}
+
+_NO_EFFECT = "has no effect here"
+_ADDRESS = f"{_NO_EFFECT}: HOST= and PORT= say where this server listens"
+_ONE_PROCESS = f"{_NO_EFFECT}: one process on one device runs the whole model"
+_POOL = f"{_NO_EFFECT}: --num-gpu-blocks-override is the size of the pool"
+_WHY = {
+    "async-scheduling": (
+        f"{_NO_EFFECT}: a step is scheduled when the tokens of the one before it are known"
+    ),
+    "api-key": f"{_NO_EFFECT}: each tab has a key of its own, which Connect shows",
+    "config": "the file is not read; paste what it says as options",
+    "gpu-memory-utilization": _POOL,
+    "kv-cache-memory-bytes": _POOL,
+    "host": _ADDRESS,
+    "port": _ADDRESS,
+    "tensor-parallel-size": _ONE_PROCESS,
+    "pipeline-parallel-size": _ONE_PROCESS,
+    "data-parallel-size": _ONE_PROCESS,
+}
+
+_BY_NAME = {option.name: option for option in OPTIONS}
+# vLLM takes 1k for 1,000 and 1K for 1,024 in these two, and in none of our others.
+_WITH_SUFFIX = ("max_model_len", "max_num_batched_tokens")
+_DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_API_SERVER = "vllm.entrypoints.openai.api_server"  # run by `python -m`, as of old
+_IMAGE = "vllm-openai"  # of Docker; what follows its name are arguments
+_SHELL = re.compile(r"\d*[<>]|[|&;]")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+
+
+class Remark(NamedTuple):
+    """Part of a command, as it was written, and what a reader should know of it."""
+
+    written: str
+    text: str
+
+
+class ReadCommand(NamedTuple):
+    """What a command asks for."""
+
+    config: EngineConfig
+    remarks: tuple[Remark, ...]  # what was not taken over, and why
+    kept: tuple[str, ...]  # options it does not name, for which vLLM has no fixed default
+
+
+class Given(NamedTuple):
+    """An option with its values. `name` is vLLM's whole name, without `--` or `--no-`."""
+
+    written: str
+    name: str
+    values: tuple[str, ...]
+    negated: bool = False
+
+
+# -- settings to command ------------------------------------------------------------------------
+
+
+def serve_command(config: EngineConfig, model: str) -> str:
+    """The command under which vLLM decides as an engine with `config` does.
+
+    `config` is a resolved one: vLLM refuses a `max_model_len` that its pool cannot hold.
+    Options that vLLM fills in by model or device are always named.
+    """
+    lines = [f"vllm serve {shlex.quote(_HUB_IDS.get(model, model))}"]
+    for option in OPTIONS:
+        value = getattr(config, option.setting)
+        default = EngineConfig.model_fields[option.setting].default
+        if value is not None and not (option.same_default and value == default):
+            lines.append(_written(option.name, value))
+    return " \\\n  ".join((*lines, *_ALWAYS.values()))
+
+
+def _written(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no-{name}"
+    return f"--{name} {value}"
+
+
+def cautions(config: EngineConfig, model: str) -> tuple[str, ...]:
+    """What to know before the command of these settings is run, a sentence each."""
+    found = []
+    if model == TINY_MODEL:
+        found.append(f"vLLM knows no {TINY_MODEL}: put a model of yours in its place.")
+    if model in _HUB_IDS:
+        found.append(
+            "The weights here were rounded to 4 bits on their way; those of "
+            f"{_HUB_IDS[model]} were not, and write other texts."
+        )
+    if config.max_num_batched_tokens < config.max_num_seqs:
+        found.append(
+            f"vLLM refuses max_num_batched_tokens {config.max_num_batched_tokens} below "
+            f"max_num_seqs {config.max_num_seqs}."
+        )
+    if config.block_size % 16:
+        found.append(
+            f"block_size {config.block_size} is no multiple of 16: most of vLLM's attention "
+            "backends refuse it."
+        )
+    return tuple(found)
+
+
+# -- command to settings ------------------------------------------------------------------------
+
+
+def read_command(text: str, now: EngineConfig, model: str) -> ReadCommand:
+    """The settings that a command asks for; ConfigError where it is no such command.
+
+    An option that it does not name has vLLM's default, or where that depends on model and device,
+    what it has `now`. What cannot be taken over is left out, with a remark.
+    """
+    remarks: list[Remark] = []
+    values = now.model_dump()
+    values |= {o.setting: EngineConfig().model_dump()[o.setting] for o in OPTIONS if o.same_default}
+    named: set[str] = set()
+    for given in _options(_arguments(text, remarks), remarks):
+        option = _BY_NAME.get(given.name)
+        if given.name == "model":
+            remarks.extend(_other_model(given, model))
+        elif option is None:
+            remarks.extend(_not_here(given))
+        else:
+            if option.setting in named:
+                remarks.append(Remark(given.written, "is named twice; the last one counts"))
+            try:
+                values |= _setting(option, given)
+                named.add(option.setting)
+            except ConfigError as error:
+                remarks.append(Remark(given.written, str(error)))
+    kept = tuple(o.setting for o in OPTIONS if not o.same_default and o.setting not in named)
+    return ReadCommand(EngineConfig.parse(values), tuple(remarks), kept)
+
+
+def _arguments(text: str, remarks: list[Remark]) -> list[str]:
+    """The words that `vllm serve` would get from a shell."""
+    joined = re.sub(r"\\[ \t]*\r?\n", " ", text)
+    try:
+        words = shlex.split(joined, comments=True)
+    except ValueError as error:  # a quote without its other half, or a backslash at the end
+        raise ConfigError(f"command: it cannot be read as a shell would: {error}") from None
+    start = _start(words)
+    end = next((i for i, word in enumerate(words) if i >= start and _SHELL.match(word)), None)
+    for word in words[:start]:
+        if _ASSIGNMENT.match(word):
+            remarks.append(Remark(word, f"is an environment variable, and {_NO_EFFECT}"))
+    if end is not None:
+        remarks.append(Remark(" ".join(words[end:]), "is the shell's business, and left out"))
+    return words[start:end]
+
+
+def _start(words: list[str]) -> int:
+    """Where the arguments of `vllm serve` begin, or of one of its other names."""
+    for i, word in enumerate(words):
+        program = word.rsplit("/", 1)[-1]
+        if program == "vllm" and words[i + 1 : i + 2] == ["serve"]:
+            return i + 2
+        if word == _API_SERVER or program.startswith(_IMAGE):
+            return i + 1
+    if words and words[0].startswith("-"):
+        return 0
+    raise ConfigError("command: it has no `vllm serve`; paste a whole command, or options alone")
+
+
+def _options(words: list[str], remarks: list[Remark]) -> Iterator[Given]:
+    """Each option with its values, and the model as an option; what is neither is remarked."""
+    rest = list(words)
+    model_seen = False
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("-"):
+            if model_seen:
+                remarks.append(Remark(word, "belongs to no option, and is left out"))
+            else:
+                yield Given(word, "model", (word,))
+            model_seen = True
+            continue
+        given = _option(word, rest)
+        if given.name in NAMES:
+            yield given
+        else:
+            remarks.append(Remark(given.written, _unknown(given.name)))
+
+
+def _option(word: str, rest: list[str]) -> Given:
+    """The option that `word` begins, with the values that it takes from `rest`."""
+    written, equals, value = word.partition("=")
+    name, negated = _whole_name(written)
+    if equals:
+        return Given(word, name, (value,), negated)
+    if name in SWITCHES:
+        return Given(word, name, (), negated)
+    most = 1 if name in ONE_VALUE else len(rest)
+    values: list[str] = []
+    while rest and len(values) < most and not _begins_option(rest[0]):
+        values.append(rest.pop(0))
+    return Given(" ".join([word, *values]), name, tuple(values), negated)
+
+
+def _whole_name(written: str) -> tuple[str, bool]:
+    """vLLM's name for an option: short, abbreviated, with underscores or with a dotted tail."""
+    if written in SHORT:
+        return SHORT[written], False
+    if re.match(r"-O\w*$", written):
+        return "optimization-level", False
+    name = SHORT.get(written.split(".")[0]) or written.split(".")[0].lstrip("-").replace("_", "-")
+    twins = {f"no-{switch}": switch for switch in SWITCHES}
+    if name in NAMES:
+        return name, False
+    if name in twins:
+        return twins[name], True
+    longer = [n for n in (*NAMES, *twins) if n.startswith(name)]
+    if len(longer) == 1:  # argparse takes the beginning of a name where no other begins so
+        return twins.get(longer[0], longer[0]), longer[0] in twins
+    return name, False
+
+
+def _begins_option(word: str) -> bool:
+    return word.startswith("-") and not re.fullmatch(r"-\d+(\.\d+)?", word)
+
+
+def _unknown(name: str) -> str:
+    close = difflib.get_close_matches(name, [*_BY_NAME, *NAMES], n=1, cutoff=0.8)
+    text = "is not known here, nor is it an option of vLLM 0.26.0"
+    return f"{text}; did you mean --{close[0]}?" if close else text
+
+
+def _other_model(given: Given, model: str) -> Iterator[Remark]:
+    wanted = given.values[0] if given.values else ""
+    if wanted.lower() not in (model.lower(), _HUB_IDS.get(model, model).lower()):
+        yield Remark(
+            given.written,
+            f"is another model than the one that runs here, {model}; a server has one model: "
+            f"start it with MODEL={shlex.quote(wanted)} to run this one",
+        )
+
+
+def _not_here(given: Given) -> Iterator[Remark]:
+    """Nothing where the option asks for what is always so here."""
+    plain = f"--{'no-' * given.negated}{given.name}"
+    if _ALWAYS.get(given.name) != " ".join((plain, *given.values)):
+        yield Remark(given.written, _WHY.get(given.name, _NO_EFFECT))
+
+
+def _setting(option: Option, given: Given) -> dict[str, Any]:
+    """The value that an option gives to its setting; ConfigError, worded as the form words it."""
+    if option.name in SWITCHES:
+        if given.values:
+            raise ConfigError(
+                f"{option.setting}: the option takes no value; write --{option.name} or "
+                f"--no-{option.name}"
+            )
+        return {option.setting: not given.negated}
+    if not given.values:
+        raise ConfigError(f"{option.setting}: the option needs a value, and has none")
+    value = _value(option.setting, given.values[0])
+    EngineConfig.parse({option.setting: value})
+    return {option.setting: value}
+
+
+def _value(setting: str, text: str) -> Any:
+    """vLLM's way of writing it as ours."""
+    if setting == "max_model_len" and text.lower() in ("auto", "-1"):
+        return None
+    if setting in _WITH_SUFFIX and (found := re.fullmatch(r"(\d+)(\.\d+)?([kKmMgGtT])", text)):
+        whole, fraction, suffix = found.groups()
+        if suffix in _DECIMAL:
+            return int(float(whole + (fraction or "")) * _DECIMAL[suffix])
+        if not fraction:
+            return int(whole) * _BINARY[suffix]
+    number = float if EngineConfig.model_fields[setting].annotation is float else int
+    with suppress(ValueError):  # a number that is wrong is then named as one
+        return number(text)
+    return text

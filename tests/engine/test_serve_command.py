@@ -1,0 +1,200 @@
+"""Settings become a `vllm serve` command and come back; what cannot come back is named."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.config import ConfigError, EngineConfig
+from engine.serve_command import OPTIONS, ReadCommand, cautions, read_command, serve_command
+from engine.vllm_options import NAMES, ONE_VALUE, SEVERAL_VALUES, SHORT, SWITCHES
+
+MODEL = "SmolLM2-135M-Instruct"
+
+configs = st.builds(
+    EngineConfig,
+    block_size=st.integers(1, 128),
+    num_gpu_blocks=st.integers(2, 65_536),
+    max_num_batched_tokens=st.integers(1, 32_768),
+    max_num_seqs=st.integers(1, 1024),
+    max_model_len=st.integers(2, 10_000),
+    enable_prefix_caching=st.booleans(),
+    enable_chunked_prefill=st.booleans(),
+    long_prefill_token_threshold=st.integers(0, 10_000),
+    scheduling_policy=st.sampled_from(["fcfs", "priority"]),
+    watermark=st.floats(0, 0.999),
+    scheduler_reserve_full_isl=st.booleans(),
+    enforce_eager=st.booleans(),
+    seed=st.integers(0, 2**63 - 1),
+)
+
+
+def read(text: str, now: EngineConfig | None = None, model: str = MODEL) -> ReadCommand:
+    return read_command(text, now or EngineConfig(), model)
+
+
+def changed(text: str) -> dict[str, Any]:
+    """The settings that a command makes differ from the defaults; it leaves nothing out."""
+    found = read(text)
+    assert found.remarks == ()
+    return {k: v for k, v in found.config if v != getattr(EngineConfig(), k)}
+
+
+def remark(text: str) -> str:
+    """The one remark on a command."""
+    (found,) = read(text).remarks
+    return found.text
+
+
+def test_every_setting_has_an_option_of_vllm() -> None:
+    assert [option.setting for option in OPTIONS] != []
+    assert {option.setting for option in OPTIONS} == set(EngineConfig.model_fields)
+    assert {option.name for option in OPTIONS} <= NAMES
+
+
+def test_options_are_of_one_kind() -> None:
+    assert len(NAMES) == len(SWITCHES) + len(ONE_VALUE) + len(SEVERAL_VALUES)
+    assert set(SHORT.values()) <= NAMES
+
+
+@given(config=configs, now=configs, model=st.sampled_from([MODEL, "a folder/model", "q'uote"]))
+def test_a_command_brings_its_settings_back(
+    config: EngineConfig, now: EngineConfig, model: str
+) -> None:
+    assert read(serve_command(config, model), now, model) == ReadCommand(config, (), ())
+
+
+def test_the_command_names_what_vllm_would_do_otherwise() -> None:
+    command = serve_command(EngineConfig().resolve(8192), MODEL)
+    words = shlex.split(command.replace("\\\n", ""))  # as a shell joins the lines
+    assert words[:3] == ["vllm", "serve", "HuggingFaceTB/SmolLM2-135M-Instruct"]
+    text = " ".join(words[3:])
+    assert text == (
+        "--block-size 16 --num-gpu-blocks-override 64 --max-model-len 1008 "
+        "--max-num-batched-tokens 64 --max-num-seqs 8 --enable-prefix-caching "
+        "--enable-chunked-prefill --no-async-scheduling --generation-config vllm --dtype float32"
+    )
+
+
+def test_defaults_that_are_left_out_are_vllms() -> None:
+    """As `vllm/config/scheduler.py`, `model.py` and `cache.py` of 0.26.0 have them."""
+    left_out = {o.setting: getattr(EngineConfig(), o.setting) for o in OPTIONS if o.same_default}
+    assert left_out == {
+        "long_prefill_token_threshold": 0,
+        "scheduling_policy": "fcfs",
+        "watermark": 0.0,
+        "scheduler_reserve_full_isl": True,
+        "enforce_eager": False,
+        "seed": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("vllm serve --max_num_seqs=4", {"max_num_seqs": 4}),
+        ("vllm serve --max-num-seqs '4'", {"max_num_seqs": 4}),
+        ("$HOME/bin/vllm serve \\\n  --block-size 32 \\  \r\n --seed 0", {"block_size": 32}),
+        (f"vllm serve {MODEL} # --seed 7\n--seed 8", {"seed": 8}),
+        ("vllm serve --no-enable_prefix_caching", {"enable_prefix_caching": False}),
+        ("vllm serve --no-scheduler-reserve-full-isl", {"scheduler_reserve_full_isl": False}),
+        ("vllm serve --max-num-batched-tokens 2K", {"max_num_batched_tokens": 2048}),
+        ("vllm serve --max-model-len 1.5k", {"max_model_len": 1500}),
+        ("--enforce-eager huggingfacetb/SmolLM2-135M-Instruct", {"enforce_eager": True}),
+        ("vllm serve --max-model-len auto", {}),
+        ("vllm serve --max-model-len -1", {}),
+        ("vllm serve --scheduling-pol priority", {"scheduling_policy": "priority"}),
+        ("python -m vllm.entrypoints.openai.api_server --watermark .25", {"watermark": 0.25}),
+        (f"docker run --gpus all vllm/vllm-openai:v0.26.0 --model {MODEL} --seed 3", {"seed": 3}),
+        ("vllm serve --no-async-scheduling --dtype=float32 --generation-config vllm", {}),
+    ],
+)
+def test_commands_are_read_as_vllm_reads_them(text: str, settings: dict[str, Any]) -> None:
+    assert changed(text) == settings
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("vllm serve --max-num-seqs 0", "max_num_seqs: must be 1 or more (got 0)"),
+        ("vllm serve --max-num-seqs 2K", "max_num_seqs: must be a whole number (got '2K')"),
+        ("vllm serve --max-num-batched-tokens 1.5K", "must be a whole number (got '1.5K')"),
+        ("vllm serve --watermark 1", "watermark: must be less than 1.0 (got 1.0)"),
+        ("vllm serve --scheduling-policy lifo", "must be 'fcfs' or 'priority' (got 'lifo')"),
+        ("vllm serve --block-size", "block_size: the option needs a value"),
+        ("vllm serve --block-size --async-scheduling --no-async-scheduling", "needs a value"),
+        ("vllm serve --enforce-eager=1", "write --enforce-eager or --no-enforce-eager"),
+        ("vllm serve --port 80", "has no effect here: HOST= and PORT="),
+        ("vllm serve --gpu-memory-utilization 0.9", "--num-gpu-blocks-override is the size"),
+        ("vllm serve -tp 2", "one process on one device"),
+        ("vllm serve --dtype bfloat16", "has no effect here"),
+        ("vllm serve --async-scheduling", "has no effect here: a step is scheduled when"),
+        ("vllm serve --trust_remote_code", "has no effect here"),
+        ("vllm serve --compilation-config.mode 3", "has no effect here"),
+        ("vllm serve -O3", "has no effect here"),
+        ("vllm serve --kv-transfer-config '{\"a\": 1}'", "has no effect here"),
+        ("vllm serve --max-num-sequences 3", "0.26.0; did you mean --max-num-seqs?"),
+        ("vllm serve --colour blue", "is not known here, nor is it an option of vLLM 0.26.0"),
+        ("vllm serve --seed 1 --seed 2", "is named twice; the last one counts"),
+        (f"vllm serve {MODEL} stray", "belongs to no option"),
+        ("vllm serve --seed 1 > log 2>&1", "the shell's business"),
+        ("A=1 vllm serve --seed 1", "is an environment variable"),
+        ("vllm serve Qwen/Qwen3-0.6B", "start it with MODEL=Qwen/Qwen3-0.6B"),
+        ("vllm serve --config x.yaml", "the file is not read"),
+    ],
+)
+def test_what_is_not_taken_over_is_named(text: str, said: str) -> None:
+    found = read(text).remarks
+    assert said in found[0].text
+    assert found[0].written in " ".join(shlex.split(text))
+
+
+def test_a_wrong_value_changes_nothing_and_the_rest_is_taken() -> None:
+    now = EngineConfig(block_size=8, seed=4)
+    found = read("vllm serve --block-size many --max-num-seqs 3 --foo", now)
+    assert found.config == EngineConfig(block_size=8, max_num_seqs=3)
+    assert [item.written for item in found.remarks] == ["--block-size many", "--foo"]
+
+
+def test_what_is_not_named_is_vllms_default_or_stays() -> None:
+    now = EngineConfig(block_size=8, num_gpu_blocks=20, watermark=0.5, enforce_eager=True)
+    found = read("vllm serve --max-num-seqs 3", now)
+    assert found.config == EngineConfig(block_size=8, num_gpu_blocks=20, max_num_seqs=3)
+    assert "block_size" in found.kept and "max_num_seqs" not in found.kept
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no `vllm serve`"),
+        ("ls -l", "no `vllm serve`"),
+        ("vllm bench serve", "no `vllm serve`"),
+        ("vllm serve 'model", "No closing quotation"),
+        ("vllm serve model \\", "No escaped character"),
+    ],
+)
+def test_what_is_no_command_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        read(text)
+    assert caught.value.field == "command"
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    for command in (text, f"vllm serve {text}"):
+        try:
+            read(command)
+        except ConfigError as error:
+            assert str(error).startswith("command: ")
+
+
+def test_cautions_say_what_vllm_refuses() -> None:
+    refused = EngineConfig(max_num_batched_tokens=4, max_num_seqs=8, block_size=12)
+    assert len(cautions(refused, "Qwen/Qwen3-0.6B")) == 2
+    assert cautions(EngineConfig(), "Qwen/Qwen3-0.6B") == ()
+    assert "tiny-random" in cautions(EngineConfig(), "tiny-random")[0]
+    assert "4 bits" in cautions(EngineConfig(), MODEL)[0]
