@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from weakref import WeakMethod
 
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.core import EngineCore, Runner
@@ -28,7 +29,10 @@ from engine.events import (
     PromptTooLong,
     Reason,
     RequestRefused,
+    StatsLogged,
 )
+from engine.metrics.stats import EngineStats
+from engine.metrics.stats_line import StatsLine, cache_texts, stats_text
 from engine.output_processor import OutputProcessor, RequestLost, RequestStream
 from engine.request import Request
 from engine.trace import SCHEMA_VERSION, Changes, Trace, TraceHeader
@@ -108,8 +112,12 @@ class AsyncLLM:
         document: str = "",
         make_runner: MakeRunner | None = None,
         check_config: CheckConfig | None = None,
+        console: bool = False,
     ):
-        """Build the engine, paused unless `running`. Raises ConfigError where it cannot be."""
+        """Build the engine, paused unless `running`. Raises ConfigError where it cannot be.
+
+        `console`: its start and its periodic line go to Python's logging as well.
+        """
         self.model = model
         self.thread = thread or EngineThread()
         self.document = document
@@ -118,6 +126,7 @@ class AsyncLLM:
         self.rate: float | None = None
         self._make_runner = make_runner or make_model_runner
         self._check_config = check_config
+        self._console = console
         self._subscribers: list[Callable[[], None]] = []
         self._closed = False
         self._lap = 0  # counts runs; a turn of an older run does nothing
@@ -357,11 +366,14 @@ class AsyncLLM:
         runner = self._make_runner(self.model, resolved, trace)
         outputs = OutputProcessor(self.model.tokenizer, trace)
         core = EngineCore(resolved, runner, trace, outputs)
-        trace.on_phase_end.append(self._notify)
+        stats = EngineStats(trace, resolved, self.model.name)
+        trace.on_phase_end += [stats.read, self._notify]
         self.requested_config = config
-        self.core, self.outputs = core, outputs
+        self.core, self.outputs, self.stats = core, outputs, stats
+        self._stats_line, self._line_awaited = StatsLine(stats), False
         self.failed, self.mode, self.rate = None, "paused", None
         self._next_id = 0
+        self._print(*cache_texts(resolved))
 
     def _header(self, config: EngineConfig) -> TraceHeader:
         return TraceHeader(
@@ -389,6 +401,8 @@ class AsyncLLM:
             )
         for place, item in enumerate(batch, start=1):
             self._check_request(item, f"request {place} of {len(batch)}: " * (len(batch) > 1))
+        if not self.num_unfinished:
+            self._stats_line.wake()
         streams = [self._add(item, source) for item in batch]
         self._queue_turn()
         return streams
@@ -484,12 +498,15 @@ class AsyncLLM:
         self._advance(whole_step)
         if self.failed is not None:
             raise EngineError(self.failed)
+        if self.core.next_phase is STEP_PHASES[0] and not self._stats_line.seconds_left:
+            self._log_stats()
         return self.status
 
     def _queue_turn(self) -> None:
         """Have the loop's next turn come, unless it is coming, or nothing is to be done."""
         if self.mode != "running" or self._turn_queued or not self.status.has_work:
             return
+        self._await_line()
         self._turn_queued = True
         lap = self._lap
         wait = self._next_due - time.monotonic()
@@ -525,6 +542,38 @@ class AsyncLLM:
             log.exception("the engine stopped in phase %s", self.core.next_phase)
             self._fail(error)
 
+    def _await_line(self) -> None:
+        """Have a running engine's periodic line come when its interval is over."""
+        if self._line_awaited:
+            return
+        self._line_awaited = True
+        # Weakly: a timer must not keep the pool of an engine that was put to rest meanwhile.
+        line_due, trace_id = WeakMethod(self._line_due), self.trace.header.trace_id
+        self.thread.later(
+            self._stats_line.seconds_left, lambda: (due := line_due()) and due(trace_id)
+        )
+
+    def _line_due(self, trace_id: str) -> None:
+        """On while there is something to say; then the next work begins it again."""
+        if trace_id != self.trace.header.trace_id:  # of the engine before a reset
+            return
+        self._line_awaited = False
+        if self.mode == "running" and not self._closed and self._log_stats():
+            self._await_line()
+
+    def _log_stats(self) -> bool:
+        """Log the periodic line, unless nothing happened: whether it did."""
+        line = self._stats_line.take()
+        if line is not None:
+            self._log_command(line)
+            self._print(stats_text(line))
+        return line is not None
+
+    def _print(self, *lines: str) -> None:
+        if self._console:
+            for line in lines:
+                log.info(line)
+
     def _fail(self, error: Exception) -> None:
         """The log and every client hear of it; only a reset makes the engine work again."""
         first_line = (str(error).strip().splitlines() or [""])[0][:300]
@@ -542,7 +591,7 @@ class AsyncLLM:
             self.outputs.fail_all(RequestLost(self.failed))
 
     def _log_command(
-        self, facts: RequestRefused | EngineFailed, reason: Reason | None = None
+        self, facts: RequestRefused | StatsLogged | EngineFailed, reason: Reason | None = None
     ) -> None:
         """Log what happened here and not in the core."""
         self._begin_command()

@@ -594,6 +594,20 @@ class RequestCompleted(NamedTuple):
 
 
 @at("async-engine")
+class StatsLogged(NamedTuple):
+    """The periodic line: what the engine did since the one before, and how it stands."""
+
+    seconds: float  # that the throughputs are over
+    prompt_throughput: float  # computed prompt tokens a second, of requests with a first token
+    generation_throughput: float  # tokens a second
+    running: int
+    waiting: int
+    preemptions: int
+    kv_cache_usage: float  # from 0 to 1
+    prefix_cache_hit_rate: float  # of the latest 1,000 look-ups, from 0 to 1
+
+
+@at("async-engine")
 class EngineFailed(NamedTuple):
     """A phase raised; the engine stopped and keeps its log."""
 
@@ -637,6 +651,7 @@ Facts = (
     | OutputsReturned
     | TextEmitted
     | RequestCompleted
+    | StatsLogged
     | EngineFailed
 )
 

@@ -153,11 +153,18 @@ class Sessions:
             return self._shared
         with self._making:
             if self._shared is None:
-                self._shared = self._make_engine(SHARED_CONFIG, running=True)
+                self._shared = self._make_engine(SHARED_CONFIG, shared=True)
             if self._shared.failed is not None:  # it belongs to nobody who could reset it
                 self._shared.reset()
                 self._shared.run()
             return self._shared
+
+    def existing(self, key: str) -> AsyncLLM | None:
+        """The engine behind a key as it is: none is made, and nobody counts as seen."""
+        if key == SHARED_KEY:
+            return self._shared
+        session = self._sessions.get(key)
+        return session.engine if session is not None else None
 
     def check_config(self, config: EngineConfig) -> EngineConfig:
         """`config`, resolved for the model; ConfigError where it, or its pool, is too large."""
@@ -183,16 +190,17 @@ class Sessions:
         session.rested = False
         return engine
 
-    def _make_engine(self, config: EngineConfig, running: bool = False) -> AsyncLLM:
+    def _make_engine(self, config: EngineConfig, shared: bool = False) -> AsyncLLM:
         self.check_config(config)
         return AsyncLLM(
             self._model.get(),
             config,
             self.thread,
-            running=running,
+            running=shared,
             document=self.document,
             make_runner=self._make_runner,
             check_config=self.check_config,
+            console=shared,  # where every tab has an engine, one of them speaks there
         )
 
     def _make_room(self) -> None:

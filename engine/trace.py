@@ -130,7 +130,7 @@ class Trace:
                 facts,
                 reason,
                 duration_us,
-                int((time.perf_counter() - self._t0) * 1e6),
+                self.now_us,
             )
         )
 
@@ -160,6 +160,11 @@ class Trace:
     def next_seq(self) -> int:
         """The sequence number that the next record will get."""
         return self.header.base_seq + len(self.records)
+
+    @property
+    def now_us(self) -> int:
+        """Microseconds since the log began."""
+        return int((time.perf_counter() - self._t0) * 1e6)
 
     def state(self) -> State:
         """The state after the last record."""

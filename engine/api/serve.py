@@ -54,6 +54,7 @@ def set_up_log() -> None:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("glassbox: %(message)s"))
         logger.addHandler(handler)
+        logger.setLevel(logging.INFO)  # the shared engine's periodic line is one
         logger.propagate = False
 
 

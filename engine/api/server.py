@@ -1,4 +1,4 @@
-"""The OpenAI-compatible API of the engines, under /v1, and /health.
+"""The OpenAI-compatible API of the engines, under /v1, /health and /metrics.
 
 The other end of box `client-req`. vLLM 0.26.0: `vllm/entrypoints/openai/api_server.py`. A request
 with a session's key runs on that session's engine, one without a key on the shared engine. A
@@ -25,6 +25,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from engine.api.access import access, keyed_router
 from engine.api.errors import create_app, to_api_error
 from engine.api.event_stream import EventStream
+from engine.api.metrics import metrics_of
 from engine.api.page import create_page_api
 from engine.api.protocol import ApiError, ChatRequest, CompletionRequest, GenerationRequest, usage
 from engine.async_llm import AsyncLLM, Submission
@@ -44,6 +45,7 @@ def routes(sessions: Sessions) -> list[BaseRoute]:
         Mount("/v1", create_openai_api(sessions)),
         Mount("/api", create_page_api(sessions)),
         Route("/health", health_of(sessions), methods=["GET"]),
+        Route("/metrics", metrics_of(sessions), methods=["GET"]),
     ]
 
 

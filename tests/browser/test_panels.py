@@ -33,6 +33,7 @@ from engine.events import (
     RequestPreempted,
     RequestRefused,
     RequestSubmitted,
+    StatsLogged,
     StepDispatched,
 )
 from engine.model_loader import LoadedModel
@@ -816,6 +817,8 @@ def check_whose(before: Json, after: Json, event: Event) -> None:
 def traces_with(kind: str, model: LoadedModel) -> Iterator[Trace]:
     if kind == "request_refused":
         yield command_trace(RequestRefused("r9", 999), PromptTooLong(999, 100))
+    elif kind == "stats_logged":
+        yield command_trace(StatsLogged(10.0, 3.2, 12.5, 2, 1, 0, 0.25, 0.5))
     elif kind == "engine_failed":
         yield command_trace(EngineFailed("the engine stopped in the phase `execute` (x)"))
     else:

@@ -114,7 +114,7 @@ export class Store {
     const entry = this.stepAt(this.cursor);
     if (!entry?.command) return entry;
     for (let i = entry.first; i <= this.cursor; i += 1)
-      if (!setsTheEngine(this.records[i])) return entry;
+      if (!isAside(this.records[i])) return entry;
     return this.stepAt(entry.first - 1) ?? entry;
   }
 
@@ -548,11 +548,10 @@ export class Store {
   }
 }
 
-/** @param {LogRecord} record whether it changed the mode or the rate and nothing else */
-function setsTheEngine(record) {
-  if (record.kind !== "patch") return false;
-  const changed = Object.keys(record.changes);
-  return changed.length === 1 && changed[0] === "engine";
+/** @param {LogRecord} record whether it says nothing of the work: mode, rate, the periodic line */
+function isAside(record) {
+  if (record.kind === "event") return record.type === "stats_logged";
+  return Object.keys(record.changes).every((name) => name === "engine");
 }
 
 /** @param {string} key @param {any} value */

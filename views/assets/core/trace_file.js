@@ -78,6 +78,16 @@ export const FACTS = {
   outputs_returned: { num_requests: "n", num_finished: "n" },
   text_emitted: { request: "s", text: "s", token: "n", output_index: "n" },
   request_completed: { request: "s", finish_reason: "s" },
+  stats_logged: {
+    seconds: "n",
+    prompt_throughput: "n",
+    generation_throughput: "n",
+    running: "n",
+    waiting: "n",
+    preemptions: "n",
+    kv_cache_usage: "n",
+    prefix_cache_hit_rate: "n",
+  },
   engine_failed: { message: "s" },
 };
 
