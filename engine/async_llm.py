@@ -34,6 +34,7 @@ from engine.events import (
 from engine.metrics.stats import EngineStats
 from engine.metrics.stats_line import StatsLine, cache_texts, stats_text
 from engine.output_processor import OutputProcessor, RequestLost, RequestStream
+from engine.parallel_sampling import sequences
 from engine.request import Request
 from engine.trace import SCHEMA_VERSION, Changes, Trace, TraceHeader
 
@@ -48,7 +49,8 @@ CheckConfig = Callable[[EngineConfig], object]  # raises ConfigError
 
 SHOW_PHASES_UP_TO = 4.0  # steps a second; so slow a run stops between phases, to let one see them
 MIN_RATE, MAX_RATE = 0.01, 1_000.0
-MAX_UNFINISHED = 512  # requests an engine holds at once
+MAX_UNFINISHED = 512  # requests an engine holds at once; each of n sequences is one
+MAX_PROMPT_LOGITS_BYTES = 2 * 2**30  # of a request with prompt_logprobs, in one step
 PACKAGES = ("torch", "transformers", "tokenizers", "triton")
 
 log = logging.getLogger("glassbox")
@@ -226,7 +228,11 @@ class AsyncLLM:
         return str(text)
 
     def abort(self, request_ids: str | Iterable[str]) -> list[str]:
-        """Take requests back, between whatever two phases the engine is; ids that it had."""
+        """Take requests back, between whatever two phases the engine is.
+
+        The id of a request of n sequences stands for all of them. Returns the ids that were there
+        to be taken back.
+        """
         ids = [request_ids] if isinstance(request_ids, str) else list(request_ids)
         return self.thread.call(lambda: self._abort(ids))
 
@@ -394,7 +400,7 @@ class AsyncLLM:
     def _submit(self, batch: Sequence[Encoded], source: str) -> list[RequestStream]:
         """All checks come before the first request: nothing is half handed in."""
         self._check_usable()
-        if self.num_unfinished + len(batch) > MAX_UNFINISHED:
+        if self.num_unfinished + sum(item.params.n for item in batch) > MAX_UNFINISHED:
             raise EngineBusy(
                 f"the engine holds at most {MAX_UNFINISHED} unfinished requests, and has "
                 f"{self.num_unfinished} of them; try again when some ended"
@@ -408,23 +414,44 @@ class AsyncLLM:
         return streams
 
     def _check_request(self, item: Encoded, which: str) -> None:
+        check_logit_bias(item.params, self.model.vocab_size)
+        self._check_prompt_logprobs(item)
         refusal = self.why_refused(len(item.token_ids))
         if refusal is not None:
             refused = RequestRefused(self._new_id(), len(item.token_ids))
             self._log_command(refused, refusal.reason)
             raise RequestRefusedError(f"{which}{refusal}", refusal.reason)
 
+    def _check_prompt_logprobs(self, item: Encoded) -> None:
+        """Refuse what would need gigabytes: the logits of all the prompt's tokens of a step."""
+        if item.params.prompt_logprobs is None:
+            return
+        most = MAX_PROMPT_LOGITS_BYTES // (4 * self.model.vocab_size)
+        rows = min(len(item.token_ids), self.config.max_num_batched_tokens)
+        if rows > most:
+            raise ConfigError(
+                f"prompt_logprobs: a step would keep the logits of {rows} tokens of the prompt, "
+                f"and may keep those of {most}; leave it out, or set max_num_batched_tokens to "
+                f"{most} or less"
+            )
+
     def _add(self, item: Encoded, source: str) -> RequestStream:
-        request = Request(
-            self._new_id(),
-            item.token_ids,
-            item.params,
-            self.model.eos_token_ids,
-            item.priority,
-            time.time(),
-        )
-        stream = self.outputs.add_request(request, item.text, source)
-        self.core.add_request(request, source)
+        """Hand in the request, or the n requests of its n sequences."""
+        key, arrival_time = self._new_id(), time.time()
+        several = item.params.n > 1
+        stream = RequestStream(key, item.text, len(item.token_ids), item.params.n)
+        for index, (request_id, params) in enumerate(sequences(key, item.params)):
+            request = Request(
+                request_id,
+                item.token_ids,
+                params,
+                self.model.eos_token_ids,
+                item.priority,
+                arrival_time,
+                parent=key if several else "",
+            )
+            self.outputs.add_request(request, source, stream, index)
+            self.core.add_request(request, source)
         return stream
 
     def _new_id(self) -> str:
@@ -451,7 +478,8 @@ class AsyncLLM:
         self._check_open()
         if self.failed is not None:  # its streams ended when it failed
             return []
-        aborted = self.core.abort_requests(request_ids)
+        named = [key for wanted in request_ids for key in self.outputs.open_sequences(wanted)]
+        aborted = self.core.abort_requests(named)
         if aborted:
             self._begin_command()
             self.outputs.abort(aborted)
@@ -669,6 +697,15 @@ def check_token_ids(token_ids: list[int], vocab_size: int) -> None:
             raise ConfigError(
                 f"prompt: token id {token} is outside the vocabulary (0 to {vocab_size - 1})",
                 field="prompt",
+            )
+
+
+def check_logit_bias(params: SamplingParams, vocab_size: int) -> None:
+    """Raise ConfigError where a bias is for a token that the model does not know."""
+    for token in params.logit_bias or ():
+        if token >= vocab_size:
+            raise ConfigError(
+                f"logit_bias: token id {token} is outside the vocabulary (0 to {vocab_size - 1})",
             )
 
 

@@ -127,12 +127,6 @@ class EngineConfig(BaseModel):
         return self
 
 
-NOT_YET = (
-    *("n", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"),
-    *("logit_bias", "logprobs", "prompt_logprobs"),
-)
-
-
 class SamplingParams(BaseModel):
     """How the tokens of one request are chosen and when they end."""
 
@@ -211,7 +205,6 @@ class SamplingParams(BaseModel):
                 f"{params.temperature:g} is greedy; set temperature above 0, or n to 1",
                 field="n",
             )
-        params.check_supported()
         return params
 
     @property
@@ -219,12 +212,11 @@ class SamplingParams(BaseModel):
         """Whether the most probable token is taken, as vLLM decides it."""
         return self.temperature < GREEDY_BELOW
 
-    def check_supported(self) -> None:
-        """Raise `ConfigError` where a field has a value that the engine does not act on yet."""
-        fields = type(self).model_fields
-        for name in NOT_YET:
-            if getattr(self, name) != fields[name].default:
-                raise ConfigError(f"{name}: this engine does not do it yet; leave it out")
+    @property
+    def has_penalties(self) -> bool:
+        """Whether the request's own tokens change the logits."""
+        given = (self.repetition_penalty, self.presence_penalty, self.frequency_penalty)
+        return given != (1.0, 0.0, 0.0)
 
 
 class ConfigError(ValueError):

@@ -176,7 +176,9 @@ class EngineCore:
         Where their step is scheduled and has not run, it runs without them.
         """
         known = [
-            key for key in request_ids if key in self.scheduler.requests or key in self.arriving
+            key
+            for key in dict.fromkeys(request_ids)
+            if key in self.scheduler.requests or key in self.arriving
         ]
         if not known:
             return []
@@ -220,9 +222,7 @@ class EngineCore:
         if self.next_phase is not Phase.PREPARE:  # before it the runner knows nothing of the step
             self.runner.drop_requests(gone)
         self.scheduler_output = output
-        self.sampled = ModelRunnerOutput(
-            {k: v for k, v in self.sampled.sampled_token_ids.items() if k in kept}
-        )
+        self.sampled = self.sampled.only(kept)
 
     def command(self, changes: Changes) -> None:
         """Log what the front end says of itself, under "engine": its mode, its rate."""

@@ -7,6 +7,7 @@ character, and text that may turn out to be the beginning of a stop string.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
@@ -183,3 +184,24 @@ def token_pieces(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -
     if pieces:
         pieces[-1] += stream.finish()
     return pieces
+
+
+class TokenTexts:
+    """The text of single tokens, each decoded once; special ones are shown."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase):
+        self._tokenizer: Any = tokenizer
+        self._texts: dict[int, str] = {}
+
+    def of(self, token_id: int) -> str:
+        """What the token adds to a text ("" where the tokenizer has no such token)."""
+        text = self._texts.get(token_id)
+        if text is None:
+            # Alone it would be the first of a text, and some decoders drop the blank before that.
+            twice, once = self._decode([token_id, token_id]), self._decode([token_id])
+            text = self._texts[token_id] = twice[len(once) :]
+        return text
+
+    def _decode(self, token_ids: list[int]) -> str:
+        text = self._tokenizer.decode(token_ids, clean_up_tokenization_spaces=False)
+        return str(text)

@@ -527,11 +527,19 @@ class HeadsGrouped(NamedTuple):
 
 @at("gpu-runner")
 class TokenSampled(NamedTuple):
-    """A token was chosen from the logits of a request's last row."""
+    """A token was chosen from the logits of a request's last row.
+
+    The candidates are the tokens most probable to the model, best first, and the chosen one.
+    Probabilities have four digits.
+    """
 
     request: str
     token: int
     greedy: bool
+    candidates: tuple[int, ...]
+    texts: tuple[str, ...]  # of each candidate by itself
+    probabilities: tuple[float, ...]  # the model's own
+    drawn_from: tuple[float, ...]  # what it was drawn from, 0: forbidden; () if greedy
 
 
 @at("gpu-runner", "runner-to-sched")

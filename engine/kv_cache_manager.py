@@ -54,9 +54,10 @@ class KVCacheManager:
         """The longest cached prefix of a waiting request, in whole blocks.
 
         One token at least must be computed, for there is nothing to sample from otherwise: at
-        most `num_tokens - 1` tokens hit.
+        most `num_tokens - 1` tokens hit. Nothing is looked up, and nothing logged, where caching is
+        off or the request skips it.
         """
-        if not self.enable_caching:
+        if not self.looks_up(request):
             return []
         update_block_hashes(request, self.block_size)
         limit = (request.num_tokens - 1) // self.block_size
@@ -68,6 +69,10 @@ class KVCacheManager:
             hits.append(block)
         self._log_lookup(request, hits, limit)
         return hits
+
+    def looks_up(self, request: Request) -> bool:
+        """Whether the request's prefix is looked for in the cache."""
+        return self.enable_caching and not request.skip_reading_prefix_cache
 
     def _log_lookup(self, request: Request, hits: list[KVCacheBlock], limit: int) -> None:
         ended = len(hits) == limit

@@ -8,6 +8,7 @@ the logits, `sample_tokens` chooses. Counterpart in vLLM 0.26.0:
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from engine.config import EngineConfig, SamplingParams
 from engine.cuda_graph import BatchDescriptor, CudagraphDispatcher
+from engine.detokenizer import TokenTexts
 from engine.events import (
     AttentionRun,
     BlockTablesUpdated,
@@ -35,7 +37,14 @@ from engine.events import (
 from engine.kv_cache import KVCache, KVCacheSpec
 from engine.model_loader import LoadedModel, ModelError
 from engine.module_timer import ModuleTimer, ModuleTimes
-from engine.outputs import ModelRunnerOutput, NewRequestData, ScheduledRequest, SchedulerOutput
+from engine.outputs import (
+    ModelRunnerOutput,
+    NewRequestData,
+    PromptLogprobs,
+    ScheduledRequest,
+    SchedulerOutput,
+    TokenLogprobs,
+)
 from engine.paged_attention import (
     ForwardContext,
     PagedAttentionMetadata,
@@ -43,8 +52,17 @@ from engine.paged_attention import (
     check_pageable,
     make_context,
 )
-from engine.sampler import Sampler, SamplingRow, request_seed
+from engine.sampler import (
+    Sampled,
+    Sampler,
+    SamplingRow,
+    TokenCounts,
+    request_seed,
+    token_logprobs,
+)
 from engine.trace import Trace
+
+RANKED_AT_ONCE = 64  # rows of a prompt's logits: their copies stay small
 
 
 @dataclass(slots=True)
@@ -56,6 +74,14 @@ class CachedRequestState:
     block_ids: list[int]  # logical index -> physical block
     sampling_params: SamplingParams
     seed: int
+    counts: TokenCounts | None  # where there are penalties
+    prompt_logprobs: list[TokenLogprobs | None] | None  # so far; None: not wanted, or told
+
+    def append(self, token: int) -> None:
+        """A token was generated."""
+        self.token_ids.append(token)
+        if self.counts is not None:
+            self.counts.add(token)
 
 
 class SampledRow(NamedTuple):
@@ -65,13 +91,22 @@ class SampledRow(NamedTuple):
     logits_row: int
 
 
+class PromptRows(NamedTuple):
+    """Rows among the logits that are kept that say how probable tokens of a prompt are."""
+
+    request_id: str
+    first: int  # position of the first row's token, which predicts the next one
+    num_rows: int
+    logits_row: int
+
+
 class ModelInputs(NamedTuple):
     """A step's batch, ready for the model."""
 
     request_ids: tuple[str, ...]
     input_ids: Tensor  # [1, rows]
     positions: Tensor  # [1, rows]
-    logits_to_keep: Tensor  # rows whose logits are wanted: the last one of each sampling request
+    logits_to_keep: Tensor  # rows whose logits are wanted: of prompts, and to sample from
     metadata: PagedAttentionMetadata
 
 
@@ -92,12 +127,14 @@ class ModelRunner:
         )
         self.dispatcher = CudagraphDispatcher(config)
         self.sampler = Sampler()
+        self.texts = TokenTexts(model.tokenizer)
         self.timer = ModuleTimer.of(model.model)
         self.requests: dict[str, CachedRequestState] = {}
         self._scheduled: tuple[ScheduledRequest, ...] = ()
         self._inputs: ModelInputs | None = None
         self._logits: Tensor | None = None
         self._sampled: tuple[SampledRow, ...] = ()
+        self._prompt_rows: tuple[PromptRows, ...] = ()
 
     # -- phase prepare --------------------------------------------------------------------------
 
@@ -120,19 +157,28 @@ class ModelRunner:
         return bool(item.new_block_ids)
 
     def _new_state(self, item: ScheduledRequest, data: NewRequestData) -> CachedRequestState:
+        tokens, num_prompt = data.all_token_ids, data.num_prompt_tokens
+        params = data.sampling_params
+        counts = None
+        if params.has_penalties:
+            counts = TokenCounts(tokens[:num_prompt], tokens[num_prompt:])
+        # Whoever is resumed with output was told of its prompt with the first of it.
+        untold = params.prompt_logprobs is not None and len(tokens) == num_prompt
         return CachedRequestState(
-            token_ids=list(data.all_token_ids),
-            num_prompt_tokens=data.num_prompt_tokens,
+            token_ids=list(tokens),
+            num_prompt_tokens=num_prompt,
             block_ids=list(item.admitted_block_ids),
-            sampling_params=data.sampling_params,
-            seed=request_seed(data.sampling_params, self.config.seed, item.request_id),
+            sampling_params=params,
+            seed=request_seed(params, self.config.seed, item.request_id),
+            counts=counts,
+            prompt_logprobs=[None] if untold else None,
         )
 
     def _build_inputs(self, scheduled: tuple[ScheduledRequest, ...]) -> None:
         """Make the batch of `scheduled` the step in progress, and say how it will run."""
         began = time.perf_counter()
         self._scheduled, self._logits = scheduled, None
-        self._inputs, self._sampled = None, ()
+        self._inputs, self._sampled, self._prompt_rows = None, (), ()
         if not scheduled:
             return
         flat = self._flatten(scheduled)
@@ -142,14 +188,16 @@ class ModelRunner:
             for i, item in enumerate(scheduled)
             if flat.seq_lens[i] == len(self.requests[item.request_id].token_ids)
         ]
+        self._prompt_rows, prompt_rows = self._choose_prompt_rows(scheduled, flat)
         self._sampled = tuple(
-            SampledRow(scheduled[i].request_id, row) for row, i in enumerate(samples)
+            SampledRow(scheduled[i].request_id, row)
+            for row, i in enumerate(samples, start=len(prompt_rows))
         )
         self._inputs = ModelInputs(
             request_ids=flat.requests,
             input_ids=self._tensor(flat.input_ids)[None],
             positions=self._tensor(flat.positions)[None],
-            logits_to_keep=self._tensor(ends[samples]),
+            logits_to_keep=self._tensor((*prompt_rows, *ends[samples])),
             metadata=PagedAttentionMetadata(
                 query_start_loc=flat.query_start_loc,
                 seq_lens=flat.seq_lens,
@@ -164,6 +212,23 @@ class ModelRunner:
             StepDispatched(dispatch.mode, dispatch.num_tokens, dispatch.num_padded_tokens),
             reason=dispatch.reason,
         )
+
+    def _choose_prompt_rows(
+        self, scheduled: tuple[ScheduledRequest, ...], flat: InputsPrepared
+    ) -> tuple[tuple[PromptRows, ...], list[int]]:
+        """The rows that predict tokens of prompts which somebody asked about: whose, and which."""
+        chosen, rows = list[PromptRows](), list[int]()
+        for item, start, end in zip(
+            scheduled, flat.query_start_loc[:-1], flat.seq_lens, strict=True
+        ):
+            state = self.requests[item.request_id]
+            if state.prompt_logprobs is None:
+                continue
+            first = item.num_computed_tokens
+            num_rows = max(0, min(end, state.num_prompt_tokens - 1) - first)
+            chosen.append(PromptRows(item.request_id, first, num_rows, len(rows)))
+            rows.extend(range(start, start + num_rows))
+        return tuple(chosen), rows
 
     def _flatten(self, scheduled: tuple[ScheduledRequest, ...]) -> InputsPrepared:
         """One row a token, the rows of a request next to each other."""
@@ -255,18 +320,59 @@ class ModelRunner:
         if self._inputs is None:
             return ModelRunnerOutput({})
         tokens: dict[str, tuple[int, ...]] = {}
+        logprobs: dict[str, tuple[TokenLogprobs, ...]] = {}
+        for prompt in self._prompt_rows:
+            self._rank_prompt(prompt)
         if self._sampled:
             assert self._logits is not None, "sample_tokens follows execute_model"
             rows = [self._sampling_row(item.request_id) for item in self._sampled]
             with torch.inference_mode():
                 chosen = self.sampler.sample(self._wanted_logits(self._logits), rows)
-            for item, row, token in zip(self._sampled, rows, chosen, strict=True):
-                self.requests[item.request_id].token_ids.append(token)
-                self.trace.event(TokenSampled(item.request_id, token, row.params.is_greedy))
-                tokens[item.request_id] = (token,)
+            for item, row, sampled in zip(self._sampled, rows, chosen, strict=True):
+                self.requests[item.request_id].append(sampled.token)
+                self._log_sampled(item.request_id, row, sampled)
+                tokens[item.request_id] = (sampled.token,)
+                if sampled.logprobs is not None:
+                    logprobs[item.request_id] = (sampled.logprobs,)
         self.trace.event(TokensReturned(len(tokens)))
         self._end_step()
-        return ModelRunnerOutput(tokens)
+        return ModelRunnerOutput(tokens, logprobs, self._tell_prompts(tokens))
+
+    def _rank_prompt(self, rows: PromptRows) -> None:
+        """Add what this step's logits say of a prompt's tokens to what is known of them."""
+        assert self._logits is not None, "sample_tokens follows execute_model"
+        state = self.requests[rows.request_id]
+        count = state.sampling_params.prompt_logprobs
+        assert state.prompt_logprobs is not None and count is not None
+        for offset in range(0, rows.num_rows, RANKED_AT_ONCE):
+            size = min(RANKED_AT_ONCE, rows.num_rows - offset)
+            logits_row, next_token = rows.logits_row + offset, rows.first + offset + 1
+            logits = self._logits[logits_row : logits_row + size].float()
+            targets = state.token_ids[next_token : next_token + size]
+            state.prompt_logprobs += token_logprobs(logits, targets, count)
+
+    def _tell_prompts(self, sampled: Iterable[str]) -> dict[str, PromptLogprobs]:
+        """The log-probabilities of the prompts whose first token is there; each is told once."""
+        told: dict[str, PromptLogprobs] = {}
+        for request_id in sampled:
+            state = self.requests[request_id]
+            if state.prompt_logprobs is not None:
+                told[request_id], state.prompt_logprobs = tuple(state.prompt_logprobs), None
+        return told
+
+    def _log_sampled(self, request_id: str, row: SamplingRow, sampled: Sampled) -> None:
+        shown = sampled.candidates
+        self.trace.event(
+            TokenSampled(
+                request_id,
+                sampled.token,
+                row.params.is_greedy,
+                shown.token_ids,
+                tuple(map(self.texts.of, shown.token_ids)),
+                tuple(map(four_digits, shown.probabilities)),
+                tuple(map(four_digits, shown.drawn_from)),
+            )
+        )
 
     def _wanted_logits(self, logits: Tensor) -> Tensor:
         """The rows of `_sampled`: all, unless requests were dropped since the forward."""
@@ -281,10 +387,12 @@ class ModelRunner:
             seed=state.seed,
             output_index=len(state.token_ids) - state.num_prompt_tokens,
             eos_token_ids=self.model.eos_token_ids,
+            counts=state.counts,
         )
 
     def _end_step(self) -> None:
-        self._scheduled, self._inputs, self._logits, self._sampled = (), None, None, ()
+        self._scheduled, self._inputs, self._logits = (), None, None
+        self._sampled, self._prompt_rows = (), ()
 
     # -- between phases -------------------------------------------------------------------------
 
@@ -304,3 +412,11 @@ class ModelRunner:
         else:
             self._scheduled = remaining
             self._sampled = tuple(s for s in self._sampled if s.request_id not in request_ids)
+            self._prompt_rows = tuple(
+                rows for rows in self._prompt_rows if rows.request_id not in request_ids
+            )
+
+
+def four_digits(probability: float) -> float:
+    """A probability as the log has it: short, and 0 only where it is 0."""
+    return float(f"{probability:.4g}")

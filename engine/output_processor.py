@@ -29,19 +29,21 @@ class RequestLost(RuntimeError):
 class RequestStream:
     """The outputs of one request, for one reader: iterate over it, with `for` or `async for`.
 
-    It ends with the output that has a finish reason, or by raising `RequestLost`.
+    Those of its n sequences come as they are made, each with its index. The stream ends once every
+    sequence has had its output with a finish reason, or by raising `RequestLost`.
     """
 
-    def __init__(self, request: Request, prompt: str):
-        self.request_id = request.request_id
+    def __init__(self, request_id: str, prompt: str, num_prompt_tokens: int, n: int = 1):
+        self.request_id = request_id
         self.prompt = prompt
-        self.num_prompt_tokens = request.num_prompt_tokens
+        self.num_prompt_tokens = num_prompt_tokens
         self.num_cached_tokens = 0  # of the prompt, found in the prefix cache
         # Where asked for: there once the first output is.
         self.prompt_logprobs: PromptLogprobs | None = None
         self._outputs: deque[RequestOutput] = deque()
         self._error: RequestLost | None = None
-        self._ended = False  # the writer has put its last output
+        self._unfinished = n  # sequences whose last output the writer has not put
+        self._ended = False  # it has put the last one of all, or an error
         self._changed = threading.Condition()
         self._wake: Callable[[], None] | None = None  # of an async reader that waits
 
@@ -51,7 +53,8 @@ class RequestStream:
         """Hand an output over."""
         with self._changed:
             self._outputs.append(output)
-            self._ended = output.finish_reason is not None
+            self._unfinished -= output.finish_reason is not None
+            self._ended = self._unfinished == 0
             self._tell()
 
     def fail(self, error: RequestLost) -> None:
@@ -89,8 +92,6 @@ class RequestStream:
             if output is None:
                 return
             yield output
-            if output.finish_reason is not None:
-                return
 
     async def __aiter__(self) -> AsyncIterator[RequestOutput]:
         loop = asyncio.get_running_loop()
@@ -111,8 +112,6 @@ class RequestStream:
                     await there.wait()
                     continue
                 yield output
-                if output.finish_reason is not None:
-                    return
         finally:
             self._wake = None
 
@@ -123,15 +122,15 @@ class RequestState:
     def __init__(
         self,
         request: Request,
-        prompt: str,
         source: str,
         stream: RequestStream,
+        index: int,
         tokenizer: PreTrainedTokenizerBase,
     ):
         self.request = request
         self.stream = stream
+        self.index = index  # among the sequences of the stream
         self.source = source
-        self.prompt = prompt
         # Imports Transformers, which the server does in the background, while it loads the model.
         from engine.detokenizer import IncrementalDetokenizer, token_pieces
 
@@ -146,7 +145,7 @@ class RequestState:
         """Its part of the state."""
         record: Changes = {
             "source": self.source,
-            "prompt": self.prompt,
+            "prompt": self.stream.prompt,
             "prompt_pieces": self.prompt_pieces,
         }
         if self.output_pieces:
@@ -164,13 +163,19 @@ class OutputProcessor:
         self.open: dict[str, RequestState] = {}  # whose client still waits
         self._changes: Changes = {}  # by request, since the last patch
 
-    def add_request(self, request: Request, prompt: str, source: str) -> RequestStream:
-        """Begin to follow a request; its output will come through the stream."""
-        stream = RequestStream(request, prompt)
-        state = RequestState(request, prompt, source, stream, self.tokenizer)
+    def add_request(
+        self, request: Request, source: str, stream: RequestStream, index: int = 0
+    ) -> None:
+        """Begin to follow a request, whose output goes to `stream` as that of sequence `index`."""
+        state = RequestState(request, source, stream, index, self.tokenizer)
         self.states[request.request_id] = self.open[request.request_id] = state
         self._changes[request.request_id] = state.record()
-        return stream
+
+    def open_sequences(self, request_id: str) -> list[str]:
+        """The open requests that an id names: one by itself, or the sequences of their parent."""
+        return [
+            key for key, state in self.open.items() if request_id in (key, state.stream.request_id)
+        ]
 
     def process(self, outputs: list[EngineCoreOutput]) -> list[tuple[str, str, int]]:
         """Emit the text of a step; returns (request id, stop string, index) of what it ended."""
@@ -187,16 +192,28 @@ class OutputProcessor:
     def _process_one(self, state: RequestState, output: EngineCoreOutput) -> tuple[str, int] | None:
         """One request's tokens; returns the stop string that ended it, with its index."""
         finish_reason, stop_reason = output.finish_reason, output.stop_reason
-        if output.new_token_ids and not state.output_pieces and not state.request.num_preemptions:
-            # Later hits are on the request's own output, after a preemption.
+        first = state.index == 0 and not state.output_pieces
+        if first and output.new_token_ids and not state.request.num_preemptions:
+            # Later hits are on the request's own output after a preemption, and other sequences
+            # hit what the first one left.
             state.stream.num_cached_tokens = state.request.hit_tokens
         text = "".join(self._add_tokens(state, output))
         index = state.detokenizer.stop_index
         stop = None if index is None else (state.request.sampling_params.stop[index], index)
         if stop is not None:
             finish_reason, stop_reason = FinishReason.STOP, stop[0]
+        if output.prompt_logprobs is not None:
+            state.stream.prompt_logprobs = output.prompt_logprobs
         state.stream.put(
-            RequestOutput(output.request_id, text, output.new_token_ids, finish_reason, stop_reason)
+            RequestOutput(
+                output.request_id,
+                text,
+                output.new_token_ids,
+                finish_reason,
+                stop_reason,
+                state.index,
+                output.logprobs,
+            )
         )
         if finish_reason is not None:
             self._complete(state, finish_reason)
@@ -235,8 +252,11 @@ class OutputProcessor:
         """Tell the clients of these requests that they were taken back."""
         for key in request_ids:
             if key in self.open:
+                state = self.open[key]
+                asked = state.request.sampling_params.logprobs is not None
                 self._process_one(
-                    self.open[key], EngineCoreOutput(key, (), FinishReason.ABORT, None)
+                    state,
+                    EngineCoreOutput(key, (), FinishReason.ABORT, None, () if asked else None),
                 )
 
     def fail_all(self, error: RequestLost) -> None:

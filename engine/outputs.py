@@ -5,11 +5,13 @@ vLLM 0.26.0: `vllm/v1/core/sched/output.py`, `vllm/v1/outputs.py`, `vllm/outputs
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from engine.config import SamplingParams
 
+T = TypeVar("T")
 ScheduledKind = Literal["new", "resumed", "running"]
 
 
@@ -71,6 +73,17 @@ class ModelRunnerOutput(NamedTuple):
     """
 
     sampled_token_ids: dict[str, tuple[int, ...]]  # by request id, in scheduling order
+    logprobs: dict[str, tuple[TokenLogprobs, ...]] = {}  # of these tokens, where asked for
+    prompt_logprobs: dict[str, PromptLogprobs] = {}  # where asked for, with the first token
+
+    def only(self, request_ids: AbstractSet[str]) -> ModelRunnerOutput:
+        """The part of it that these requests have."""
+
+        def kept(items: dict[str, T]) -> dict[str, T]:
+            return {key: item for key, item in items.items() if key in request_ids}
+
+        tokens, logprobs, prompt_logprobs = self
+        return ModelRunnerOutput(kept(tokens), kept(logprobs), kept(prompt_logprobs))
 
 
 class EngineCoreOutput(NamedTuple):

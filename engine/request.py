@@ -39,6 +39,7 @@ class Request:
         "num_computed_tokens",
         "num_preemptions",
         "num_prompt_tokens",
+        "parent",
         "prev",
         "priority",
         "request_id",
@@ -55,12 +56,14 @@ class Request:
         eos_token_ids: tuple[int, ...] = (),
         priority: int = 0,
         arrival_time: float = 0.0,
+        parent: str = "",
     ):
         self.request_id = request_id
         self.sampling_params = sampling_params
         self.eos_token_ids = eos_token_ids
         self.priority = priority
         self.arrival_time = arrival_time
+        self.parent = parent  # id of the request of n sequences that this is one of
         self.num_prompt_tokens = len(prompt_token_ids)
         self.all_token_ids = list(prompt_token_ids)
         self.num_computed_tokens = 0
@@ -72,6 +75,11 @@ class Request:
         self.stop_reason: int | str | None = None
         self.prev: Request | None = None
         self.next: Request | None = None
+
+    @property
+    def skip_reading_prefix_cache(self) -> bool:
+        """Whether all of the prompt is computed: each of its tokens' logits are wanted."""
+        return self.sampling_params.prompt_logprobs is not None
 
     @property
     def num_tokens(self) -> int:

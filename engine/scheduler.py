@@ -278,7 +278,7 @@ class Scheduler:
 
     def _look_up(self, request: Request) -> list[KVCacheBlock]:
         hits = self.kv_cache_manager.get_computed_blocks(request)
-        if self.config.enable_prefix_caching:
+        if self.kv_cache_manager.looks_up(request):
             self.counters.prefix_requests += 1
             self.counters.prefix_queries += request.num_tokens
             self.counters.prefix_hits += len(hits) * self.config.block_size
@@ -407,14 +407,18 @@ class Scheduler:
                 for token in tokens:
                     self.trace.event(TokenDropped(entry.request_id, token))
             elif tokens:
-                outputs.append(self._append_tokens(request, tokens))
+                outputs.append(self._append_tokens(request, tokens, sampled))
         finished = sum(item.finish_reason is not None for item in outputs)
         self.trace.event(OutputsReturned(len(outputs), finished))
         return outputs
 
-    def _append_tokens(self, request: Request, tokens: tuple[int, ...]) -> EngineCoreOutput:
+    def _append_tokens(
+        self, request: Request, tokens: tuple[int, ...], sampled: ModelRunnerOutput
+    ) -> EngineCoreOutput:
         """Append one after the other; what comes behind a stop is not wanted."""
         self.touched[request] = None
+        finish_reason: FinishReason | None = None
+        stop_reason: int | str | None = None
         for count, token in enumerate(tokens, 1):
             request.all_token_ids.append(token)
             self.counters.generation_tokens += 1
@@ -424,10 +428,14 @@ class Scheduler:
                 finish_reason, reason = stop
                 stop_reason = token if isinstance(reason, StopToken) else None
                 self._finish(request, finish_reason, stop_reason, reason)
-                return EngineCoreOutput(
-                    request.request_id, tokens[:count], finish_reason, stop_reason
-                )
-        return EngineCoreOutput(request.request_id, tokens, None, None)
+                tokens = tokens[:count]
+                break
+        key = request.request_id
+        logprobs = sampled.logprobs.get(key)
+        if logprobs is not None:
+            logprobs = logprobs[: len(tokens)]
+        prompt_logprobs = sampled.prompt_logprobs.get(key)
+        return EngineCoreOutput(key, tokens, finish_reason, stop_reason, logprobs, prompt_logprobs)
 
     def _check_stop(self, request: Request, token: int) -> tuple[FinishReason, Reason] | None:
         """Whether `token` ends the request (vLLM 0.26.0: `vllm/v1/core/sched/utils.py`).

@@ -186,13 +186,16 @@ def request_constants(request: Request) -> Changes:
     sampling: Changes = {
         name: value for name, value in params.model_dump(mode="json").items() if value is not None
     }
-    return {
+    record: Changes = {
         "prompt_token_ids": request.all_token_ids[: request.num_prompt_tokens],
         "num_prompt_tokens": request.num_prompt_tokens,
         "max_tokens": params.max_tokens,
         "priority": request.priority,
         "sampling": sampling,
     }
+    if request.parent:
+        record["parent"] = request.parent
+    return record
 
 
 def request_record(request: Request) -> Changes:

@@ -38,7 +38,7 @@ from engine.events import (
 )
 from engine.model_loader import LoadedModel
 from engine.model_runner import ModelRunner
-from engine.output_processor import OutputProcessor
+from engine.output_processor import OutputProcessor, RequestStream
 from engine.request import Request
 from engine.trace import SCHEMA_VERSION, Trace, TraceHeader, fold, merge_patch
 
@@ -97,7 +97,8 @@ def model_trace(model: LoadedModel, **settings: Any) -> Trace:
         ids = list(model.tokenizer(text)["input_ids"])
         params = SamplingParams(max_tokens=5, temperature=0.0, ignore_eos=True)
         request = Request(f"r{number}", ids, params, model.eos_token_ids)
-        outputs.add_request(request, text, "page")
+        stream = RequestStream(request.request_id, text, request.num_prompt_tokens)
+        outputs.add_request(request, "page", stream)
         core.add_request(request, "page")
         core.step()
     while core.has_work():

@@ -38,7 +38,13 @@ from engine.kv_cache import KVCacheSpec
 from engine.model_loader import LoadedModel, ModelError
 from engine.model_runner import ModelRunner
 from engine.module_timer import KINDS, ModuleTimer
-from engine.outputs import NewRequestData, ScheduledRequest, SchedulerOutput
+from engine.outputs import (
+    NewRequestData,
+    PromptLogprobs,
+    ScheduledRequest,
+    SchedulerOutput,
+    TokenLogprobs,
+)
 from engine.request import Request
 from engine.sampler import Sampler, SamplingRow
 from engine.trace import Trace
@@ -197,7 +203,18 @@ def sampled(request_seed: int | None, alone: bool, blocks: int = 64, **config: A
     if not alone:
         for i in range(3):
             engine.add(f"other{i}", random_prompt(rng, 5 + i), temperature=1.5, max_tokens=20)
-    engine.add("it", prompt, temperature=0.8, top_p=0.9, top_k=40, seed=request_seed, max_tokens=20)
+    engine.add(
+        "it",
+        prompt,
+        temperature=0.8,
+        top_p=0.9,
+        top_k=40,
+        min_p=0.01,
+        repetition_penalty=1.2,
+        frequency_penalty=0.4,
+        seed=request_seed,
+        max_tokens=20,
+    )
     tokens = engine.run()["it"]
     if blocks < 20:
         assert any(f.request == "it" for f in engine.facts(RequestPreempted))
@@ -220,7 +237,7 @@ def test_draws_are_those_of_the_plain_model() -> None:
     request = engine.add("it", list(tokens), **params)
     for index in range(15):
         row = SamplingRow(request.sampling_params, 3, index, ())
-        tokens += Sampler().sample(plain_logits(model, tokens)[-1:].clone(), [row])
+        tokens.append(Sampler().sample(plain_logits(model, tokens)[-1:], [row])[0].token)
     assert engine.run()["it"] == tokens[4:]
 
 
@@ -536,3 +553,146 @@ def test_what_a_failed_forward_left_on_the_timer_is_forgotten() -> None:
 def test_the_pool_is_on_the_model_s_device() -> None:
     runner = Engine(tiny("llama")).runner
     assert {layer.device for layer in runner.kv_cache.layers} == {torch.device("cpu")}
+
+
+# --- log-probabilities -------------------------------------------------------------------------
+
+
+class Told(Engine):
+    """An engine that keeps what the runner told of each request."""
+
+    def __init__(self, model: LoadedModel, **config: Any):
+        super().__init__(model, **config)
+        self.logprobs: dict[str, list[TokenLogprobs]] = {}
+        self.prompts: dict[str, PromptLogprobs] = {}
+
+    def run(self, limit: int = 2_000) -> dict[str, list[int]]:
+        for _ in range(limit):
+            if not self.core.has_work():
+                break
+            self.until(Phase.UPDATE)
+            sampled = self.core.sampled
+            for key, told in sampled.logprobs.items():
+                assert len(told) == len(sampled.sampled_token_ids[key])
+                self.logprobs.setdefault(key, []).extend(told)
+            for key, prompt in sampled.prompt_logprobs.items():
+                assert key not in self.prompts  # once
+                assert not self.requests[key].num_output_tokens  # with the first token
+                self.prompts[key] = prompt
+            self.core.step()
+        return super().run(0)
+
+
+def assert_told(told: TokenLogprobs | None, logits: torch.Tensor, token: int, count: int) -> None:
+    """That `told` is what these logits say of the token."""
+    assert told is not None and told.token_id == token
+    expected = logits.double().log_softmax(-1)
+    assert told.logprob == pytest.approx(float(expected[token]), abs=1e-4)
+    ahead = [int((expected > expected[token] + margin).sum()) for margin in (1e-4, -1e-4)]
+    assert ahead[0] + 1 <= told.rank <= ahead[1]
+    assert [value for _, value in told.top] == pytest.approx(
+        expected.topk(count).values.tolist(), abs=1e-4
+    )
+    for other, value in told.top:
+        assert value == pytest.approx(float(expected[other]), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"max_num_batched_tokens": 3},  # chunks
+        {"max_num_batched_tokens": 1},  # of one token: they look like decodes
+        {"num_gpu_blocks": 13, "max_num_batched_tokens": 7},  # preempted
+        {"enable_prefix_caching": False},
+    ],
+)
+@pytest.mark.parametrize("name", ["llama", "gemma2"])
+def test_logprobs_are_those_of_the_plain_model(name: str, config: dict[str, Any]) -> None:
+    """Of prompts whose beginning others left in the cache, and of outputs."""
+    model, rng = tiny(name), random.Random(5)
+    prefix = random_prompt(rng, 9)
+    prompts = {str(i): prefix + random_prompt(rng, i) for i in range(4)} | {"one": [7]}
+    engine = Told(model, block_size=4, **config)
+    engine.add("before", prefix, max_tokens=2)
+    engine.run()
+    for key, prompt in prompts.items():
+        engine.add(key, prompt, max_tokens=12, prompt_logprobs=3, logprobs=2)
+        engine.add(f"beside {key}", prompt, max_tokens=12)
+    outputs = engine.run()
+    assert set(engine.prompts) == set(prompts)
+    if "num_gpu_blocks" in config:
+        preempted = {f.request for f in engine.facts(RequestPreempted)}
+        assert preempted & set(prompts)
+    for key, prompt in prompts.items():
+        assert outputs[key] == outputs[f"beside {key}"]
+        tokens = prompt + outputs[key]
+        logits = plain_logits(model, tokens)
+        told = engine.prompts[key]
+        assert len(told) == len(prompt) and told[0] is None
+        for i in range(1, len(prompt)):
+            assert_told(told[i], logits[i - 1], tokens[i], 3)
+        assert len(engine.logprobs[key]) == len(outputs[key])
+        for i, one in enumerate(engine.logprobs[key], len(prompt)):
+            assert_told(one, logits[i - 1], tokens[i], 2)
+
+
+def test_who_asks_about_its_prompt_reads_no_cached_prefix_but_leaves_one() -> None:
+    model, prompt = tiny("llama"), list(range(20, 33))
+    engine = Told(model, block_size=4)
+    engine.add("first", prompt, max_tokens=1)
+    engine.run()
+    engine.add("asks", prompt, max_tokens=1, prompt_logprobs=0)
+    engine.run()
+    assert [f.request for f in engine.facts(PrefixLookedUp)] == ["first"]
+    assert engine.core.scheduler.counters.prefix_requests == 1
+    assert engine.requests["asks"].hit_tokens == 0
+    assert engine.core.reset_prefix_cache()
+    engine.add("asks again", prompt, max_tokens=1, prompt_logprobs=0)
+    engine.run()
+    engine.add("last", prompt, max_tokens=1)
+    engine.run()
+    assert engine.requests["last"].hit_tokens == 12
+
+
+def test_a_prompt_is_told_after_a_chunk_was_thrown_away() -> None:
+    """Preempted in the middle of its prefill, and aborted between forward and sampling."""
+    model, prompt = tiny("llama"), list(range(20, 33))
+    engine = Told(model, block_size=4, max_num_batched_tokens=5)
+    engine.add("asks", prompt, prompt_logprobs=1, max_tokens=2)
+    engine.core.step()
+    engine.until(Phase.SAMPLE)
+    assert engine.core.reset_prefix_cache(reset_running_requests=True)
+    engine.run()
+    logits = plain_logits(model, prompt)
+    for i, one in enumerate(engine.prompts["asks"][1:]):
+        assert_told(one, logits[i], prompt[i + 1], 1)
+    engine.add("gone", prompt, prompt_logprobs=1)
+    engine.add("stays", prompt[:3], prompt_logprobs=1, max_tokens=1)
+    engine.until(Phase.SAMPLE)
+    engine.core.abort_requests(["gone"])
+    engine.run()
+    assert "gone" not in engine.prompts
+    assert len(engine.prompts["stays"]) == 3
+
+
+def test_the_log_has_each_choice_with_its_candidates() -> None:
+    model = tiny("llama")
+    engine = Engine(model)
+    engine.add("greedy", [5, 6, 7], max_tokens=3)
+    engine.add("drawn", [5, 6, 7], max_tokens=3, temperature=3.0, top_k=2, seed=1)
+    outputs = engine.run()
+    facts = engine.facts(TokenSampled)
+    assert len(facts) == 6
+    for fact in facts:
+        assert fact.token in fact.candidates
+        assert 5 <= len(fact.candidates) == len(fact.texts) == len(fact.probabilities) <= 6
+        assert list(fact.probabilities) == sorted(fact.probabilities, reverse=True)
+        assert len(fact.drawn_from) == (0 if fact.greedy else len(fact.candidates))
+        if not fact.greedy:
+            assert sum(fact.drawn_from) == pytest.approx(1.0, abs=1e-3)
+            assert [p > 0 for p in fact.drawn_from].count(True) == 2
+    logits = plain_logits(model, [5, 6, 7, *outputs["drawn"]])[2]
+    first = next(fact for fact in facts if fact.request == "drawn")
+    chosen = first.probabilities[first.candidates.index(first.token)]
+    assert chosen == pytest.approx(float(logits.softmax(-1)[first.token]), rel=1e-3)

@@ -37,7 +37,8 @@ class Desk:
         request = Request(
             f"r{len(self.processor.states)}", tokens(prompt), SamplingParams(**params)
         )
-        stream = self.processor.add_request(request, prompt, "http")
+        stream = RequestStream(request.request_id, prompt, request.num_prompt_tokens)
+        self.processor.add_request(request, "http", stream)
         self.check()
         return stream
 

@@ -2,25 +2,52 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
+from transformers import MinPLogitsWarper, RepetitionPenaltyLogitsProcessor
 
 from engine.config import SamplingParams
-from engine.sampler import Sampler, SamplingRow, keep_top_k, keep_top_p, request_seed, uniform
+from engine.sampler import (
+    Sampled,
+    Sampler,
+    SamplingRow,
+    TokenCounts,
+    change_logits,
+    keep_min_p,
+    keep_top_k,
+    keep_top_p,
+    request_seed,
+    token_logprobs,
+    uniform,
+)
 
 EOS = (2,)
 SEED_OF_A = 16_563_745_722_614_342_077  # for ever: a saved trace can be run again
 
 
-def row(seed: int = 0, index: int = 0, **params: Any) -> SamplingRow:
-    return SamplingRow(SamplingParams(**params), seed, index, EOS)
+def row(
+    seed: int = 0,
+    index: int = 0,
+    prompt: Sequence[int] = (),
+    output: Sequence[int] = (),
+    **params: Any,
+) -> SamplingRow:
+    given = SamplingParams(**params)
+    counts = TokenCounts(prompt, output) if given.has_penalties else None
+    return SamplingRow(given, seed, index, EOS, counts)
+
+
+def sampled(logits: torch.Tensor, *rows: SamplingRow) -> list[Sampled]:
+    return Sampler().sample(logits, rows)
 
 
 def sample(logits: torch.Tensor, *rows: SamplingRow) -> list[int]:
-    return Sampler().sample(logits.clone(), rows)
+    return [one.token for one in sampled(logits, *rows)]
 
 
 def random_logits(rows: int, size: int = 50, seed: int = 0) -> torch.Tensor:
@@ -144,3 +171,214 @@ def test_below_min_tokens_no_end_is_chosen() -> None:
     assert sample(logits, row(index=1, **ends)) == [4]
     assert sample(logits, row(index=2, **ends)) == [2]
     assert sample(logits, row(index=1, ignore_eos=True, **ends)) == [4]
+
+
+# --- bias and penalties ------------------------------------------------------------------------
+
+
+def penalized(logits: torch.Tensor, prompt: list[int], output: list[int], **params: Any) -> Any:
+    return change_logits(logits, [row(prompt=prompt, output=output, **params)])
+
+
+@pytest.mark.parametrize("penalty", [0.5, 1.0, 1.3, 10.0])
+def test_repetition_is_that_of_transformers(penalty: float) -> None:
+    logits, prompt, output = random_logits(1), [3, 4, 4, 9], [9, 7, 7, 11]
+    expected = RepetitionPenaltyLogitsProcessor(penalty)(
+        torch.tensor([prompt + output]),  # type: ignore[arg-type]
+        logits.clone(),  # type: ignore[arg-type]
+    )
+    changed = penalized(logits, prompt, output, repetition_penalty=penalty)
+    torch.testing.assert_close(changed, expected)
+
+
+def test_frequency_and_presence_count_the_output_alone() -> None:
+    logits, prompt, output = random_logits(1), [3, 4, 4, 9], [9, 7, 7, 11, 7]
+    expected = logits.clone()
+    for token in set(output):
+        expected[0, token] -= 0.5 * output.count(token) + 1.25
+    changed = penalized(logits, prompt, output, frequency_penalty=0.5, presence_penalty=1.25)
+    torch.testing.assert_close(changed, expected)
+
+
+def test_bias_comes_before_repetition_and_that_before_the_others() -> None:
+    logits = torch.tensor([[-1.0, 1.0, 2.0]])
+    changed = penalized(
+        logits,
+        [0],
+        [1],
+        logit_bias={0: 3.0},
+        repetition_penalty=2.0,
+        frequency_penalty=0.5,
+        presence_penalty=0.25,
+    )
+    # (-1 + 3) / 2, where the bias made it positive; 1 / 2 - 0.5 - 0.25
+    assert changed.tolist() == [[1.0, -0.25, 2.0]]
+
+
+def test_counts_grow_as_if_they_were_counted_anew() -> None:
+    rng = random.Random(0)
+    prompt, output = [rng.randrange(20) for _ in range(30)], list[int]()
+    counts = TokenCounts(prompt, output)
+    for _ in range(60):
+        output.append(rng.randrange(30))
+        counts.add(output[-1])
+        assert counts.in_output == TokenCounts(prompt, output).in_output
+    assert {token for token in counts.in_output if token not in output} <= set(prompt)
+    assert all(counts.in_output[token] == output.count(token) for token in counts.in_output)
+
+
+@pytest.mark.parametrize("penalty", [1e-300, 1e300])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_no_penalty_makes_an_infinity(penalty: float, temperature: float) -> None:
+    logits = torch.tensor([[3.0, -3.0, 0.0, 1.0]])
+    given = row(prompt=[0, 1, 2, 3], repetition_penalty=penalty, temperature=temperature)
+    assert change_logits(logits, [given]).isfinite().all()
+    assert sample(logits, given)[0] in range(4)
+
+
+def test_a_penalty_or_a_bias_changes_a_greedy_choice() -> None:
+    logits = torch.tensor([[1.0, 2.0, 3.0]])
+    assert sample(logits, row(temperature=0.0, output=[2], presence_penalty=1.5)) == [1]
+    assert sample(logits, row(temperature=0.0, logit_bias={0: 2.5})) == [0]
+    assert logits.tolist() == [[1.0, 2.0, 3.0]]
+
+
+def test_what_is_forbidden_stays_forbidden() -> None:
+    logits = torch.tensor([[0.0, 1.0, 9.0, 2.0]])
+    biased = row(temperature=0.0, min_tokens=1, logit_bias={2: 100.0}, output=[2])
+    assert sample(logits, biased) == [3]
+
+
+@pytest.mark.parametrize("min_p", [0.0, 0.02, 0.3, 0.999, 1.0])
+def test_min_p_is_that_of_transformers(min_p: float) -> None:
+    logits = random_logits(1)
+    expected = MinPLogitsWarper(min_p)(None, logits.clone())  # type: ignore[arg-type]
+    keep_min_p(logits[0], min_p)
+    assert kept(logits[0]) == kept(expected[0])
+
+
+def test_min_p_comes_after_the_temperature_and_before_top_k_and_top_p() -> None:
+    logits = torch.tensor([[2.0, 1.0, 0.0]])
+    # e^-1 = 0.37 of the largest is less than 0.5; at temperature 2 it is e^-0.5 = 0.61.
+    drawn = [set(sample(logits.expand(99, 3), *rows)) for rows in rows_with_min_p(1.0, 2.0)]
+    assert drawn == [{0}, {0, 1}]
+    # 0.62 of the mass of what min_p left, and half of all of it.
+    rows = [row(seed=s, temperature=2.0, min_p=0.5, top_p=0.6) for s in range(99)]
+    assert set(sample(logits.expand(99, 3), *rows)) == {0}
+
+
+def rows_with_min_p(*temperatures: float) -> list[list[SamplingRow]]:
+    return [[row(seed=s, temperature=t, min_p=0.5) for s in range(99)] for t in temperatures]
+
+
+# --- any batch ---------------------------------------------------------------------------------
+
+
+def random_row(rng: random.Random, size: int) -> SamplingRow:
+    """Every parameter at its default, or at random."""
+
+    def maybe(value: Any, default: Any) -> Any:
+        return value if rng.random() < 0.4 else default
+
+    return row(
+        seed=rng.randrange(5),
+        index=rng.randrange(4),
+        prompt=[rng.randrange(size) for _ in range(rng.randrange(9))],
+        output=[rng.randrange(size) for _ in range(rng.randrange(9))],
+        temperature=maybe(0.0, rng.choice([0.3, 1.0, 3.0])),
+        top_p=maybe(rng.uniform(0.1, 1.0), 1.0),
+        top_k=maybe(rng.randrange(1, size), 0),
+        min_p=maybe(rng.random(), 0.0),
+        min_tokens=maybe(2, 0),
+        repetition_penalty=maybe(rng.uniform(0.5, 2.0), 1.0),
+        presence_penalty=maybe(rng.uniform(-2.0, 2.0), 0.0),
+        frequency_penalty=maybe(rng.uniform(-2.0, 2.0), 0.0),
+        logit_bias=maybe({rng.randrange(size): rng.uniform(-9, 9)}, None),
+        logprobs=maybe(rng.randrange(20), None),
+    )
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_is_asked_the_batch_changes_nothing(seed: int) -> None:
+    rng = random.Random(seed)
+    logits = random_logits(8, seed=seed)
+    before = logits.clone()
+    rows = [random_row(rng, 50) for _ in range(8)]
+    together = sampled(logits, *rows)
+    order = rng.sample(range(8), rng.randrange(1, 9))
+    others = sampled(logits[order], *(rows[i] for i in order))
+    for i, other in zip(order, others, strict=True):
+        one = together[i]
+        assert (one.token, one.candidates.token_ids) == (other.token, other.candidates.token_ids)
+        assert one.candidates.drawn_from == pytest.approx(other.candidates.drawn_from)
+        assert (one.logprobs is None) == (other.logprobs is None)
+    assert torch.equal(logits, before)
+
+
+# --- what is told of a choice ------------------------------------------------------------------
+
+
+def test_logprobs_are_those_of_the_model_before_anything_is_done_to_them() -> None:
+    logits = random_logits(3)
+    expected = logits.double().log_softmax(-1)
+    rows = [
+        row(temperature=0.0, logprobs=3, logit_bias={7: 100.0}),
+        row(seed=1, temperature=2.0, logprobs=0),
+        row(seed=1),
+    ]
+    first, second, third = sampled(logits, *rows)
+    assert first.token == 7 and first.logprobs is not None
+    assert first.logprobs.token_id == 7
+    assert first.logprobs.logprob == pytest.approx(float(expected[0, 7]), abs=1e-5)
+    assert first.logprobs.rank == 1 + int((logits[0] > logits[0, 7]).sum())
+    best = logits[0].argsort(descending=True)[:3].tolist()
+    assert [token for token, _ in first.logprobs.top] == best
+    assert [value for _, value in first.logprobs.top] == pytest.approx(
+        expected[0, best].tolist(), abs=1e-5
+    )
+    assert second.logprobs is not None and second.logprobs.top == ()
+    assert third.logprobs is None
+
+
+def test_a_rank_counts_those_that_are_as_probable() -> None:
+    logits = torch.tensor([[1.0, 3.0, 3.0, 0.0]] * 4)
+    told = token_logprobs(logits, [0, 1, 2, 3], 1)
+    assert [one.rank for one in told] == [3, 2, 2, 4]
+    assert [one.token_id for one in told] == [0, 1, 2, 3]
+
+
+def test_more_logprobs_than_there_are_tokens() -> None:
+    told = token_logprobs(torch.zeros(1, 3), [0], 20)[0]
+    assert sorted(token for token, _ in told.top) == [0, 1, 2]
+
+
+def test_the_candidates_are_the_most_probable_and_the_chosen_one() -> None:
+    logits = torch.tensor([[5.0, 4.0, 3.0, 2.0, 1.0, 0.0, -1.0]])
+    model = logits.double().softmax(-1)[0]
+    greedy = sampled(logits, row(temperature=0.0))[0].candidates
+    assert greedy.token_ids == (0, 1, 2, 3, 4)
+    assert greedy.probabilities == pytest.approx(model[:5].tolist(), rel=1e-5)
+    assert greedy.drawn_from == ()
+    forced = sampled(logits, row(temperature=0.0, logit_bias={6: 50.0}))[0].candidates
+    assert forced.token_ids == (0, 1, 2, 3, 4, 6)
+    assert forced.probabilities[-1] == pytest.approx(float(model[6]), rel=1e-5)
+
+
+def test_candidates_say_what_the_token_was_drawn_from() -> None:
+    logits = torch.tensor([[5.0, 4.0, 3.0, 2.0, 1.0, 0.0, -1.0]])
+    rows = [
+        row(temperature=0.0),
+        row(temperature=2.0, top_k=2),
+        row(temperature=1.0, logit_bias={1: 1.0}, top_p=0.5),
+    ]
+    _, two, biased = (one.candidates for one in sampled(logits.expand(3, 7), *rows))
+    half = torch.tensor([2.5, 2.0]).softmax(-1).tolist()
+    assert two.drawn_from == pytest.approx((*half, 0.0, 0.0, 0.0))
+    assert biased.drawn_from == pytest.approx((0.5, 0.5, 0.0, 0.0, 0.0))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_logits_of_other_dtypes(dtype: torch.dtype) -> None:
+    logits = random_logits(3).to(dtype)
+    rows = [row(temperature=0.0), row(seed=3, top_p=0.9), row(seed=4, logprobs=2)]
+    assert sample(logits, *rows) == sample(logits.float(), *rows)
