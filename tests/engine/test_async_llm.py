@@ -30,6 +30,7 @@ from engine.events import (
     InputsPrepared,
     Patch,
     Phase,
+    PrefixLookedUp,
     PromptTooLong,
     RequestCompleted,
     RequestRefused,
@@ -531,6 +532,132 @@ def test_a_caller_that_leaves_before_the_engine_answers_leaves_nothing(
     check_log(engine)
 
 
+# -- several sequences ----------------------------------------------------------------------------
+
+SEVERAL = SamplingParams(n=3, seed=7, max_tokens=6, ignore_eos=True)
+
+
+def tokens_by_index(stream: RequestStream) -> dict[int, list[int]]:
+    tokens: dict[int, list[int]] = {}
+    for output in stream:
+        tokens.setdefault(output.index, []).extend(output.token_ids)
+    return tokens
+
+
+def test_sequences_are_requests_of_their_own_with_one_stream(make: Make) -> None:
+    engine = make(running=True)
+    stream = engine.submit("the same beginning", SEVERAL)
+    tokens = tokens_by_index(stream)
+    assert stream.request_id == "r0" and sorted(tokens) == [0, 1, 2]
+    assert len({tuple(each) for each in tokens.values()}) == 3
+    # Each is what a request with its seed would be.
+    for index, expected in tokens.items():
+        params = SEVERAL.model_copy(update={"n": 1, "seed": 7 + index})
+        assert tokens_by_index(engine.submit("the same beginning", params)) == {0: expected}
+    requests = engine.trace.state()["requests"]
+    ids = ["0_r0", "1_r0", "2_r0"]
+    assert list(requests)[:3] == ids
+    assert [requests[key]["parent"] for key in ids] == ["r0"] * 3
+    assert [requests[key]["sampling"]["n"] for key in ids] == [1] * 3
+    assert "parent" not in requests["r1"]
+    engine.pause()
+    check_log(engine)
+
+
+def test_sequences_without_a_seed_differ_and_come_again(make: Make) -> None:
+    params = SEVERAL.model_copy(update={"seed": None})
+    first, again = (tokens_by_index(make(running=True).submit("x", params)) for _ in range(2))
+    assert first == again
+    assert len({tuple(each) for each in first.values()}) == 3
+
+
+def test_sequences_share_the_blocks_of_their_prompt(make: Make) -> None:
+    engine = make(block_size=4, max_num_batched_tokens=128)
+    engine.submit("0123456789abc", SEVERAL)  # 13 tokens: three full blocks, and the last one
+    engine.step()
+    tables = [
+        list(request["block_table"].values())
+        for request in engine.trace.state()["requests"].values()
+    ]
+    assert tables[0][:3] == tables[1][:3] == tables[2][:3]
+    assert len({table[3] for table in tables}) == 3
+    look_ups = [event.facts.hit_tokens for event in events(engine, PrefixLookedUp)]
+    assert look_ups == [0, 12, 12]
+
+
+def test_the_prompt_s_cached_tokens_are_those_of_the_first_sequence(make: Make) -> None:
+    engine = make(running=True, block_size=4, max_num_batched_tokens=128)
+    stream = engine.submit("0123456789abc", SEVERAL)
+    list(stream)
+    assert stream.num_cached_tokens == 0
+
+
+def test_an_abort_of_the_parent_aborts_all_and_one_of_a_child_only_that(make: Make) -> None:
+    engine = make()
+    one, all_of_it = (engine.submit("hello", SEVERAL) for _ in range(2))
+    engine.step()
+    assert engine.abort("1_r0") == ["1_r0"]
+    assert engine.abort(["r1", "0_r1", "r1"]) == ["0_r1", "1_r1", "2_r1"]
+    assert all_of_it.ended and engine.num_unfinished == 2
+    engine.run()
+    reasons = {o.index: o.finish_reason for o in one if o.finish_reason}
+    assert reasons == {0: "length", 1: "abort", 2: "length"}
+    assert {o.finish_reason for o in all_of_it if o.finish_reason} == {"abort"}
+
+
+def test_sequences_are_refused_together(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.async_llm.MAX_UNFINISHED", 5)
+    engine = make()
+    engine.submit("a", SEVERAL)
+    with pytest.raises(EngineBusy, match="at most 5 unfinished requests, and has 3"):
+        engine.submit("b", SEVERAL)
+    monkeypatch.setattr("engine.async_llm.MAX_UNFINISHED", 6)
+    with pytest.raises(RequestRefusedError):
+        engine.submit("x" * 2_000, SEVERAL)
+    assert engine.num_unfinished == 3
+    check_log(engine)
+
+
+def test_a_lost_engine_ends_the_stream_of_several_once(make: Make) -> None:
+    engine = make()
+    stream = engine.submit("hello", SEVERAL)
+    engine.reset()
+    with pytest.raises(RequestLost):
+        list(stream)
+
+
+def test_prompt_logprobs_of_several_sequences(make: Make) -> None:
+    engine = make(running=True)
+    params = SEVERAL.model_copy(update={"prompt_logprobs": 1, "logprobs": 2})
+    stream = engine.submit("hello", params)
+    for output in stream:
+        assert stream.prompt_logprobs is not None
+        assert output.logprobs is not None and len(output.logprobs) == len(output.token_ids)
+    assert len(stream.prompt_logprobs or ()) == stream.num_prompt_tokens
+
+
+# -- what sampling asks for and cannot have -------------------------------------------------------
+
+
+def test_a_bias_for_a_token_that_the_model_does_not_know(make: Make) -> None:
+    engine = make()
+    with pytest.raises(ConfigError, match="logit_bias: token id 300 is outside"):
+        engine.submit("a", SamplingParams(logit_bias={5: 1.0, 300: 1.0}))
+    assert engine.num_unfinished == 0
+
+
+def test_prompt_logprobs_that_would_need_gigabytes(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make(max_num_batched_tokens=20)
+    monkeypatch.setattr("engine.async_llm.MAX_PROMPT_LOGITS_BYTES", 16 * 4 * 259)
+    engine.submit("a" * 16, SamplingParams(prompt_logprobs=0))
+    engine.submit("a" * 17, SamplingParams(logprobs=0))
+    for length in (17, 40):
+        with pytest.raises(ConfigError, match="set max_num_batched_tokens to 16 or less"):
+            engine.submit("a" * length, SamplingParams(prompt_logprobs=0))
+
+
 # -- every stream ends ----------------------------------------------------------------------------
 
 
@@ -542,7 +669,9 @@ def test_every_stream_ends_whatever_happens(make: Make, seed: int) -> None:
     for _ in range(60):
         action = chance.choice(["submit", "submit", "phase", "step", "run", "pause", "abort"])
         if action == "submit":
-            params = SamplingParams(max_tokens=chance.randint(1, 60), seed=seed)
+            params = SamplingParams(
+                max_tokens=chance.randint(1, 60), seed=seed, n=chance.choice([1, 1, 3])
+            )
             streams.append(engine.submit("ab" * chance.randint(1, 50), params))
         elif action == "phase":
             engine.step_phase()
@@ -557,7 +686,10 @@ def test_every_stream_ends_whatever_happens(make: Make, seed: int) -> None:
     check_log_when_paused(engine)
     engine.run()
     for stream in streams:
-        assert list(stream)[-1].finish_reason in ("stop", "length", "abort")
+        outputs = list(stream)
+        last = {output.index: output.finish_reason for output in outputs}
+        assert set(last.values()) <= {"stop", "length", "abort"}
+        assert sum(output.finish_reason is not None for output in outputs) == len(last)
     wait_until(lambda: not engine.status.has_work)
     check_log_when_paused(engine)
 

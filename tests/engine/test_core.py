@@ -162,7 +162,7 @@ def test_an_abort_after_the_forward_loses_the_token_only(phase: Phase) -> None:
 def test_an_abort_at_the_door() -> None:
     conformance = two_requests()
     core = conformance.core
-    assert core.abort_requests(["a", "unknown"]) == ["a"]
+    assert core.abort_requests(["a", "unknown", "a"]) == ["a"]  # who is named twice ends once
     core.step()
     assert list(core.scheduler.requests) == ["b"]
     assert core.state()["requests"]["a"]["finish_reason"] == "abort"

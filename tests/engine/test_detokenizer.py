@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from engine.detokenizer import IncrementalDetokenizer, first_stop, token_pieces
+from engine.detokenizer import (
+    REPLACEMENT,
+    IncrementalDetokenizer,
+    TokenTexts,
+    first_stop,
+    token_pieces,
+)
 from engine.model_loader import LoadedModel
 from engine.model_loader.tiny import byte_tokenizer
 
@@ -137,6 +143,16 @@ def test_a_decoder_that_strips_the_first_space_keeps_the_others() -> None:
     the, cat, s = 1, 2, 3
     assert stream([cat, s, the], tokenizer=tokenizer, prompt=[the])[0][:3] == [" cat", "s", " the"]
     assert stream([the, cat], tokenizer=tokenizer)[0][:2] == ["the", " cat"]
+
+
+def test_the_text_of_a_token_by_itself() -> None:
+    sentencepiece, texts = sentencepiece_like(), TokenTexts(sentencepiece_like())
+    assert sentencepiece.decode([1, 2]) == "the cat"
+    assert [texts.of(token) for token in (1, 2, 3, 2)] == [" the", " cat", "s", " cat"]
+    letters = TokenTexts(byte_tokenizer())
+    assert letters.of(3 + ord("a")) == "a"
+    assert letters.of(2) != ""  # a special token is shown
+    assert letters.of(3 + 0xC3) == REPLACEMENT  # half of a character
 
 
 def test_a_decoder_that_replaces_each_byte_of_an_unfinished_character() -> None:

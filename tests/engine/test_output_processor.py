@@ -13,7 +13,7 @@ from engine.config import SamplingParams
 from engine.events import Event, RequestCompleted, TextEmitted
 from engine.model_loader.tiny import byte_tokenizer
 from engine.output_processor import OutputProcessor, RequestLost, RequestStream
-from engine.outputs import EngineCoreOutput, RequestOutput
+from engine.outputs import EngineCoreOutput, RequestOutput, TokenLogprobs
 from engine.request import Request
 from engine.trace import State, check_patch, merge_patch
 from tests.engine.traces import make_trace
@@ -205,3 +205,46 @@ def test_a_stream_is_read_by_asyncio_as_it_comes(monkeypatch: pytest.MonkeyPatch
         return [output.text async for output in stream]
 
     assert asyncio.run(asyncio.wait_for(again(), 5)) == []
+
+
+LOGPROBS = TokenLogprobs(5, -0.5, 1, ((5, -0.5),))
+
+
+def test_logprobs_stay_beside_their_tokens() -> None:
+    """Also those of a token that a stop string cut off, and of an abort that has none."""
+    desk = Desk()
+    stopped = desk.add(stop=("b",), logprobs=1)
+    aborted, silent = desk.add(logprobs=0), desk.add()
+    for text in "ab":
+        output = EngineCoreOutput(stopped.request_id, (tokens(text)[0],), None, None, (LOGPROBS,))
+        desk.processor.process([output])
+    desk.processor.abort([aborted.request_id, silent.request_id])
+    for stream in (stopped, aborted):
+        for output in read(stream):
+            assert output.logprobs is not None
+            assert len(output.logprobs) == len(output.token_ids)
+    assert read(silent)[0].logprobs is None
+
+
+def test_the_prompt_s_logprobs_are_there_with_the_first_output() -> None:
+    desk = Desk()
+    stream = desk.add(prompt_logprobs=1)
+    assert stream.prompt_logprobs is None
+    output = EngineCoreOutput(stream.request_id, (70,), None, None, None, (None, LOGPROBS))
+    desk.processor.process([output])
+    assert stream.prompt_logprobs == (None, LOGPROBS)
+    desk.give(stream, "a")
+    assert stream.prompt_logprobs == (None, LOGPROBS)
+
+
+def test_a_stream_of_several_ends_when_the_last_one_did() -> None:
+    desk = Desk()
+    stream = RequestStream("r9", "hi", 2, n=2)
+    for index in range(2):
+        request = Request(f"{index}_r9", tokens("hi"), SamplingParams(), parent="r9")
+        desk.processor.add_request(request, "http", stream, index)
+    for key, finish in (("1_r9", "length"), ("0_r9", None), ("0_r9", "stop")):
+        assert not stream.ended
+        desk.processor.process([EngineCoreOutput(key, tokens("a"), finish, None)])  # type: ignore[arg-type]
+    assert stream.ended
+    assert [(o.index, o.finish_reason) for o in stream] == [(1, "length"), (0, None), (0, "stop")]
