@@ -28,7 +28,7 @@ setup: environment model
 test: test-environment model
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/mypy engine views
+	.venv/bin/mypy engine views lessons
 	@.venv/bin/python -m pytest $(ARGS)
 
 environment:

@@ -1,0 +1,111 @@
+"""`python -m lessons check [FILE ...]` proves lessons on an engine; `probes` lists the probes.
+
+Exit status: 0 where all is well, 1 where a lesson has a problem, 2 where nothing could be checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from engine.async_llm import AsyncLLM
+from engine.engine_thread import EngineThread
+from engine.model_loader import (
+    DEFAULT_MODEL,
+    TINY_MODEL,
+    ModelError,
+    default_model_ready,
+    load_model,
+)
+from lessons.check import SEEDS, CheckError, Report, check_lesson, read_map
+from lessons.format import Lesson
+from lessons.loader import LessonError, lesson_files, load
+from lessons.probes import PROBES, arguments_of
+
+DOCUMENT = Path(__file__).parent.parent / "architecture.json"
+
+
+def main(arguments: list[str]) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m lessons", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("probes", help="list the probes that a lesson may use")
+    check = commands.add_parser("check", help="prove lessons on an engine")
+    check.add_argument(
+        "files", nargs="*", type=Path, help="lessons; all of them where none is named"
+    )
+    check.add_argument("--model", help=f"default: {DEFAULT_MODEL} if it is here, else {TINY_MODEL}")
+    check.add_argument("--seeds", nargs="+", type=int, default=SEEDS, metavar="N")
+    check.add_argument("--document", type=Path, default=DOCUMENT, help="architecture document")
+    options = parser.parse_args(arguments)
+    if options.command == "probes":
+        return list_probes()
+    try:
+        return check_files(options)
+    except (CheckError, ModelError) as error:
+        print(f"lessons: {error}", file=sys.stderr)
+        return 2
+
+
+def list_probes() -> int:
+    """One line a probe."""
+    for name, function in PROBES.items():
+        parameters = ", ".join(str(p) for p in arguments_of(name).parameters.values())
+        print(f"{name}({parameters.replace(': str', '').replace(': int', '')})")
+        print(f"    {(function.__doc__ or '').strip()}")
+    return 0
+
+
+def check_files(options: argparse.Namespace) -> int:
+    """Check each file by itself: one that cannot be read does not keep the others from it."""
+    began = time.monotonic()
+    names = read_map(options.document)
+    lessons, unreadable = read_files(options.files or lesson_files())
+    for error in unreadable:
+        print(error)
+    reports: list[Report] = []
+    if lessons:
+        model = load_model(
+            options.model or (DEFAULT_MODEL if default_model_ready() else TINY_MODEL)
+        )
+        thread = EngineThread()
+        try:
+            llm = AsyncLLM(model, thread=thread)
+            for lesson in lessons:
+                reports.append(check_lesson(lesson, llm, names, tuple(options.seeds)))
+                print_report(reports[-1])
+        finally:
+            thread.stop()
+        seeds = ", ".join(str(seed) for seed in options.seeds)
+        print(f"{model.name}, seeds {seeds}, {time.monotonic() - began:.0f} s")
+    return int(bool(unreadable) or any(report.problems for report in reports))
+
+
+def read_files(files: list[Path]) -> tuple[list[Lesson], list[LessonError]]:
+    """Those that are lessons, and what is wrong with the others."""
+    lessons: list[Lesson] = []
+    errors: list[LessonError] = []
+    for path in files:
+        try:
+            lessons.append(load(path))
+        except LessonError as error:
+            errors.append(error)
+    return lessons, errors
+
+
+def print_report(report: Report) -> None:
+    """One line a lesson, and one a problem."""
+    lesson = report.lesson
+    if report.problems:
+        print(f"FAILED {lesson.kind} {lesson.id}")
+        for problem in report.problems:
+            print(f"       {problem}")
+        return
+    said = f"{len(lesson.steps)} steps, {report.questions} questions"
+    print(f"ok     {lesson.kind} {lesson.id}: {said}, {report.refused} wrong answers refused")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

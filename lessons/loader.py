@@ -1,0 +1,331 @@
+"""Read lessons: front matter and body of a Markdown file, with the line of everything wrong in it.
+
+---
+id: count-the-blocks
+...
+steps:
+  - id: intro
+    title: ...
+---
+## intro
+The text of this step.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from pydantic import ValidationError
+
+from lessons.format import Lesson, Place, Step, expressions
+
+FOLDER = Path(__file__).parent
+KINDS = {"tour": "tours", "lab": "labs"}
+_SECTION = re.compile(r"^## +(\S+) *$")
+_FENCE = "---"
+
+
+class Problem(NamedTuple):
+    """Something wrong in a file: where, what, and how to mend it."""
+
+    file: Path
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.message}"
+
+
+class LessonError(ValueError):
+    """A file that is no lesson; `problems` has each thing that is wrong with it."""
+
+    def __init__(self, problems: list[Problem]):
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+class Section(NamedTuple):
+    """A step's text, and the line at which it begins."""
+
+    text: str
+    line: int
+
+
+@dataclass
+class Source:
+    """A file taken apart: its front matter as values and lines, and its sections."""
+
+    path: Path
+    text: str
+    values: dict[str, Any]
+    lines: dict[Place, int] = field(default_factory=dict)
+    sections: dict[str, Section] = field(default_factory=dict)
+
+    def line(self, place: Place) -> int:
+        """The line of a place, or of what it lies in; names that stand in no file are skipped."""
+        known: Place = ()
+        for part in place:
+            if (*known, part) in self.lines:
+                known = (*known, part)
+        return self.lines.get(known, 1)
+
+    def line_of_text(self, place: Place, words: str) -> int:
+        """The line of these words in a text that may run over several lines."""
+        first = self.line(place)
+        lines = self.text.split("\n")
+        after = min((line for line in self.lines.values() if line > first), default=len(lines))
+        lines = lines[first - 1 : max(after - 1, first)]
+        return first + next((n for n, line in enumerate(lines) if words in line), 0)
+
+    def fail(self, place: Place, message: str) -> LessonError:
+        """One thing that is wrong."""
+        return LessonError([Problem(self.path, self.line(place), message)])
+
+
+def load_all(folder: Path = FOLDER) -> list[Lesson]:
+    """All tours, then all labs; raises LessonError with everything that is wrong in any of them."""
+    found: list[Lesson] = []
+    problems: list[Problem] = []
+    for path in lesson_files(folder):
+        try:
+            found.append(load(path))
+        except LessonError as error:
+            problems += error.problems
+    if problems:
+        raise LessonError(problems)
+    return found
+
+
+def lesson_files(folder: Path = FOLDER) -> list[Path]:
+    """The files of all lessons, in the order in which they are listed."""
+    return [path for name in KINDS.values() for path in sorted((folder / name).glob("*.md"))]
+
+
+def load(path: Path) -> Lesson:
+    """Read one file; raises LessonError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise LessonError([Problem(path, 1, f"cannot be read: {error}")]) from None
+    source = take_apart(path, text)
+    lesson = _validate(source, _with_texts(source))
+    _check(source, lesson)
+    return lesson
+
+
+# -- the file ----------------------------------------------------------------------------------
+
+
+def take_apart(path: Path, text: str) -> Source:
+    """Front matter and sections of a file's text."""
+    lines = text.split("\n")
+    if lines[0].rstrip() != _FENCE:
+        raise LessonError([Problem(path, 1, f"begin the file with a line {_FENCE}")])
+    end = next((n for n, line in enumerate(lines[1:], 1) if line.rstrip() == _FENCE), None)
+    if end is None:
+        raise LessonError([Problem(path, 1, f"close the front matter with a line {_FENCE}")])
+    source = _front_matter(path, text, "\n".join(lines[1:end]))
+    source.sections = dict(_sections(path, lines, end + 1))
+    return source
+
+
+def _front_matter(path: Path, text: str, front: str) -> Source:
+    loader = yaml.SafeLoader(front)
+    try:
+        node = loader.get_single_node()
+        values = loader.construct_document(node) if node is not None else None
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 2 if error.problem_mark else 1
+        raise LessonError([Problem(path, line, f"not YAML: {error.problem}; {_HINT}")]) from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise LessonError([Problem(path, 1, f"not YAML: {error}")]) from None
+    finally:
+        loader.dispose()
+    if not isinstance(values, dict):
+        raise LessonError([Problem(path, 2, "the front matter must be fields: `id: ...`")])
+    source = Source(path, text, values)
+    for place, line in _lines_of(node, ()):
+        if place in source.lines:
+            raise LessonError([Problem(path, line, f"`{place[-1]}` stands here twice; remove one")])
+        source.lines[place] = line
+    return source
+
+
+_HINT = "a text with `: `, ` #`, or that begins with one of {[&*!|>'\"%@` needs quotes"
+
+
+def _lines_of(node: yaml.Node | None, place: Place) -> Iterator[tuple[Place, int]]:
+    """The line of every key and item; the front matter begins in the file's second line."""
+    match node:
+        case yaml.MappingNode(value=pairs):
+            for key, value in pairs:
+                here = (*place, str(key.value))
+                yield here, key.start_mark.line + 2
+                yield from _lines_of(value, here)
+        case yaml.SequenceNode(value=items):
+            for number, item in enumerate(items):
+                here = (*place, number)
+                yield here, item.start_mark.line + 2
+                yield from _lines_of(item, here)
+
+
+def _sections(path: Path, lines: list[str], start: int) -> Iterator[tuple[str, Section]]:
+    heads = [(n, found[1]) for n in range(start, len(lines)) if (found := _SECTION.match(lines[n]))]
+    first = heads[0][0] if heads else len(lines)
+    stray = next((n for n in range(start, first) if lines[n].strip()), None)
+    if stray is not None:
+        message = "text before the first section; begin each with `## ` and the id of its step"
+        raise LessonError([Problem(path, stray + 1, message)])
+    seen: set[str] = set()
+    for (number, name), (end, _) in zip(heads, [*heads[1:], (len(lines), "")], strict=True):
+        if name in seen:
+            raise LessonError([Problem(path, number + 1, f"a second section `{name}`; join them")])
+        seen.add(name)
+        yield name, Section("\n".join(lines[number + 1 : end]).strip(), number + 1)
+
+
+# -- the lesson --------------------------------------------------------------------------------
+
+
+def _with_texts(source: Source) -> dict[str, Any]:
+    """The front matter, with each step's section as its text."""
+    values = dict(source.values)
+    steps = values.get("steps")
+    if not isinstance(steps, list):
+        raise source.fail(("steps",), "`steps` must be a list with an item for each step")
+    left = dict(source.sections)
+    values["steps"] = [_with_text(source, n, step, left) for n, step in enumerate(steps)]
+    if left:
+        name, section = next(iter(left.items()))
+        message = f"section `{name}` belongs to no step; give a step this id, or remove it"
+        raise LessonError([Problem(source.path, section.line, message)])
+    return values
+
+
+def _with_text(source: Source, number: int, step: Any, left: dict[str, Section]) -> Any:
+    if not isinstance(step, dict) or not isinstance(step.get("id"), str):
+        raise source.fail(("steps", number), "a step begins with `id: ...`")
+    if "text" in step:
+        message = f"a step's text stands in the body, under `## {step['id']}`; move it there"
+        raise source.fail(("steps", number, "text"), message)
+    section = left.pop(step["id"], None)
+    if section is None:
+        message = f"step `{step['id']}` has no text; write a section `## {step['id']}`"
+        raise source.fail(("steps", number, "id"), message)
+    source.lines[("steps", number, "text")] = section.line
+    return {**step, "text": section.text}
+
+
+def _validate(source: Source, values: dict[str, Any]) -> Lesson:
+    try:
+        return Lesson.model_validate(values)
+    except ValidationError as error:
+        found = [_problem(source, dict(item)) for item in error.errors(include_url=False)]
+    raise LessonError(sorted(set(found), key=lambda problem: problem.line))
+
+
+def _problem(source: Source, item: dict[str, Any]) -> Problem:
+    place: Place = item["loc"]
+    context = item.get("ctx", {})
+    if item["type"] == "unknown_key":
+        place = (*place, context["key"])
+    name = place[-1] if place else "lesson"
+    wording = _WORDINGS.get(item["type"])
+    message = wording.format(name=name, **context) if wording else f"`{name}`: {item['msg']}"
+    return _at(source, place, message.replace("Value error, ", ""))
+
+
+def _at(source: Source, place: Place, message: str) -> Problem:
+    """A problem at a place; what it quotes says where in a text of several lines it is."""
+    quoted = re.search("`(.+?)`", message.removeprefix(f"`{place[-1] if place else ''}`: "))
+    line = source.line_of_text(place, quoted[1]) if quoted else source.line(place)
+    return Problem(source.path, line, message)
+
+
+_WORDINGS = {
+    "unknown_key": "there is no {what} `{key}`; {fix}",
+    "missing": "`{name}` is missing; add it",
+    "union_tag_not_found": "`kind` is missing; add kind: number, choice or box",
+    "union_tag_invalid": "there is no kind `{tag}`; there are {expected_tags}",
+}
+
+
+# -- what a single field cannot know -----------------------------------------------------------
+
+
+def _check(source: Source, lesson: Lesson) -> None:
+    """Raise LessonError with all that does not go together."""
+    found = [*_wrong_names(lesson), *_wrong_steps(lesson), *_wrong_place(source.path, lesson)]
+    if lesson.kind == "lab":
+        found += _wrong_lab(lesson)
+    if found:
+        raise LessonError([_at(source, place, message) for place, message in found])
+
+
+def _wrong_names(lesson: Lesson) -> Iterator[tuple[Place, str]]:
+    """Expressions that ask for values which there are not."""
+    known = list(lesson.variant)
+    for place, expression in expressions(lesson):
+        there = set(known) | ({"given"} if "questions" in place else set())
+        if place[0] == "variant":
+            there = set(known[: known.index(str(place[1]))])  # those above it
+        for name in sorted(expression.names - there):
+            listed = ", ".join(sorted(there)) or "none"
+            yield place, f"`{expression.text}`: there is no value `{name}` here; there are {listed}"
+
+
+def _wrong_steps(lesson: Lesson) -> Iterator[tuple[Place, str]]:
+    seen: set[str] = set()
+    began = False
+    for number, step in enumerate(lesson.steps):
+        here: Place = ("steps", number)
+        if step.id in seen:
+            yield (*here, "id"), f"a second step `{step.id}`; rename one of them"
+        seen.add(step.id)
+        if step.run is None:
+            continue
+        if number == 0:
+            yield (*here, "run"), "the first step cannot run the engine: say first what will happen"
+        if not began and not step.run.reset:
+            yield (*here, "run"), "the first run must begin with reset: true"
+        began = True
+
+
+def _wrong_place(path: Path, lesson: Lesson) -> Iterator[tuple[Place, str]]:
+    if path.parent.name in KINDS.values() and path.parent.name != KINDS[lesson.kind]:
+        yield ("kind",), f"a {lesson.kind} belongs in the folder {KINDS[lesson.kind]}"
+    if lesson.id != path.stem:
+        yield ("id",), f"the id must be the file's name: {path.stem}"
+
+
+def _wrong_lab(lesson: Lesson) -> Iterator[tuple[Place, str]]:
+    """A lab predicts, compares and explains, and helps in three levels."""
+    kinds = [step.kind for step in lesson.steps if step.kind != "read"]
+    order = [kind for n, kind in enumerate(kinds) if n == 0 or kinds[n - 1] != kind]
+    if order != ["predict", "compare", "explain"]:
+        yield (
+            ("steps",),
+            "a lab has steps of kind predict, compare and explain, in this order",
+        )
+    for number, step in enumerate(lesson.steps):
+        for place, message in _wrong_questions(lesson, number, step):
+            yield ("steps", number, "questions", *place), message
+
+
+def _wrong_questions(lesson: Lesson, number: int, step: Step) -> Iterator[tuple[Place, str]]:
+    for at, question in enumerate(step.questions):
+        if not question.hints:
+            yield (at,), f"question `{question.id}` of a lab needs hints in three levels"
+        if step.kind == "compare":
+            yield (at,), "a compare step asks nothing new; move the question"
+        if step.kind != "predict":
+            continue
+        target = lesson.step(question.compare_in or "")
+        if target is None or target <= number or lesson.steps[target].kind != "compare":
+            message = f"prediction `{question.id}` needs compare_in: the id of a later compare step"
+            yield (at,), message

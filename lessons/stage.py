@@ -1,0 +1,104 @@
+"""The stage: bring an engine to where a step of a lesson wants it, and read its log there.
+
+An engine stops at the end of a phase, so a moment is always the end of one. Where the log has it
+already, because somebody stepped the engine by hand, nothing is run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.async_llm import AsyncLLM, Submission
+from engine.config import EngineConfig, SamplingParams
+from engine.events import TYPE_OF_FACTS, Event, Patch, Record
+from lessons.expressions import Expression, Scope
+from lessons.format import RequestSpec, Run, Until
+from lessons.probes import Moment
+
+MAX_PHASES = 10_000
+
+
+class StageError(RuntimeError):
+    """The engine did not come to where the lesson wants it; the message says why."""
+
+
+def perform(llm: AsyncLLM, run: Run, scope: Scope, after: int) -> Moment:
+    """Do what a step asks for; `after` is the last record that earlier steps have seen.
+
+    Raises ConfigError, RequestRefusedError or EngineError of the engine, and StageError.
+    """
+    if run.reset:
+        llm.reset(config_of(run, scope))
+        after = -1
+    if run.send:
+        llm.submit_many([_submission(llm, spec, scope) for spec in run.send])
+    seq = llm.trace.next_seq - 1 if run.until is None else _reach(llm, run.until, scope, after)
+    return Moment.of(llm.trace, seq)
+
+
+def config_of(run: Run, scope: Scope) -> EngineConfig:
+    """The settings of an engine that begins anew: the defaults, changed by the step's."""
+    return EngineConfig.parse(_values(run.config, scope))
+
+
+def _values(settings: dict[str, Any], scope: Scope) -> dict[str, Any]:
+    return {
+        name: value.value(scope) if isinstance(value, Expression) else value
+        for name, value in settings.items()
+    }
+
+
+def _submission(llm: AsyncLLM, spec: RequestSpec, scope: Scope) -> Submission:
+    params = SamplingParams.parse(_values(spec.sampling, scope))
+    if spec.tokens is None:
+        return Submission(spec.prompt, params, spec.priority)
+    wanted = spec.tokens.whole(scope)
+    _, token_ids = llm.encode(spec.prompt)
+    times = -(-wanted // len(token_ids))
+    return Submission((token_ids * times)[:wanted], params, spec.priority)
+
+
+def _reach(llm: AsyncLLM, until: Until, scope: Scope, after: int) -> int:
+    """Step until the moment is in the log; the sequence number of the phase's end."""
+    step = None if until.step is None else until.step.whole(scope)
+    seen = after
+    for _ in range(MAX_PHASES):
+        _, records = llm.trace.after(seen)
+        found = _first(records, until, step)
+        if found is not None:
+            return found
+        # An event and its phase's end may come apart: look at an unfinished phase again.
+        ends = [record.seq for record in records if isinstance(record, Patch)]
+        seen = max([seen, *ends])
+        if not llm.status.has_work:
+            raise StageError(f"the engine has no more work, and {_named(until)} did not come")
+        llm.step_phase()
+    raise StageError(f"{_named(until)} did not come within {MAX_PHASES} phases")
+
+
+def _first(records: list[Record], until: Until, step: int | None) -> int | None:
+    matched = False
+    for record in records:
+        matched = matched or _matches(record, until, step)
+        if matched and isinstance(record, Patch):
+            return record.seq
+    return None
+
+
+def _matches(record: Record, until: Until, step: int | None) -> bool:
+    if step is not None and record.step != step:
+        return False
+    if isinstance(record, Patch):
+        return record.phase == until.phase
+    return _is_event(record, until)
+
+
+def _is_event(record: Event, until: Until) -> bool:
+    if TYPE_OF_FACTS[type(record.facts)] != until.event:
+        return False
+    return until.request in (None, getattr(record.facts, "request", None))
+
+
+def _named(until: Until) -> str:
+    what = f"the phase {until.phase}" if until.phase else f"the event {until.event}"
+    return f"{what} of {until.request}" if until.request else what

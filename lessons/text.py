@@ -1,0 +1,78 @@
+"""A lesson's texts as Markdown: values filled in, and links that light things on the map.
+
+`[[scheduler]]` names a box, `[[request r0]]`, `[[block 3]]` and `[[moment 57]]` what they say; a
+bar gives other words: `[[scheduler|it]]`. Each becomes a link to `#gb-...`, which the page catches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from lessons.expressions import Scope, Template
+from lessons.probes import Value
+
+LINK = re.compile(r"\[\[([^\]|]+)(?:\|([^\]]+))?\]\]")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:])")
+
+Mark = Callable[[str], str]
+
+
+def render(template: Template, scope: Scope, labels: Mapping[str, str], live: Mark = str) -> str:
+    """The text with its values; `live` dresses those that were read from the log.
+
+    Raises ExpressionError or ProbeError where a value cannot be had.
+    """
+    return LINK.sub(lambda found: _link(found, scope, labels), _filled(template, scope, live))
+
+
+def _filled(template: Template, scope: Scope, live: Mark) -> str:
+    pieces = []
+    for part in template.parts:
+        if isinstance(part, str):
+            pieces.append(part)
+            continue
+        shown = words(part.value(scope))
+        pieces.append(live(plain(shown)) if part.live and not _inside_link(pieces) else shown)
+    return "".join(pieces)
+
+
+def _inside_link(pieces: list[str]) -> bool:
+    text = "".join(pieces)
+    return text.rfind("[[") > text.rfind("]]")
+
+
+def _link(found: re.Match[str], scope: Scope, labels: Mapping[str, str]) -> str:
+    kind, _, name = found[1].strip().partition(" ")
+    if not name:
+        return f"[{plain(found[2] or labels.get(kind, kind))}](#gb-box-{kind})"
+    target = name
+    if kind == "moment" and scope.moment is not None:
+        target = f"{scope.moment.trace_id}-{name}"
+    return f"[{plain(found[2] or f'{kind} {name}')}](#gb-{kind}-{target})"
+
+
+def boxes(template: Template) -> list[str]:
+    """The boxes that a text names."""
+    return [
+        found[1].strip() for found in LINK.finditer(template.text) if " " not in found[1].strip()
+    ]
+
+
+def words(value: Value) -> str:
+    """A value as a text has it: `1,234`, `0.25`, `1, 2, 3`."""
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:,.2f}"
+        case tuple():
+            return ", ".join(words(item) for item in value)
+    return str(value)
+
+
+def plain(text: str) -> str:
+    """Text that Markdown shows as it is, on one line."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))

@@ -1,0 +1,198 @@
+"""Playing, grading and proving a lesson on a real engine with the tiny model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.async_llm import AsyncLLM
+from engine.engine_thread import EngineThread
+from engine.model_loader import load_model
+from lessons.__main__ import DOCUMENT, main
+from lessons.check import check_lesson, read_map
+from lessons.format import NumberQuestion
+from lessons.grading import grade, model_answer
+from lessons.loader import load_all
+from lessons.play import Asked, Player
+from lessons.stage import StageError
+from lessons.variants import draw
+from tests.lessons.small import SMALL, small, write
+
+NAMES = read_map(DOCUMENT)
+
+
+@pytest.fixture(scope="module")
+def llm() -> Iterator[AsyncLLM]:
+    thread = EngineThread()
+    yield AsyncLLM(load_model("tiny-random"), thread=thread)
+    thread.stop()
+
+
+def at(player: Player, llm: AsyncLLM, step: str) -> Player:
+    """The player, brought to a step."""
+    player.index = player.lesson.step(step) or 0
+    player.bring(llm)
+    return player
+
+
+# -- variants -----------------------------------------------------------------------------------
+
+
+def test_a_seed_always_draws_the_same_numbers_and_another_one_others() -> None:
+    for lesson in load_all():
+        drawn = [draw(lesson, seed) for seed in range(40)]
+        assert drawn == [draw(lesson, seed) for seed in range(40)]
+        assert len({tuple(values.items()) for values in drawn}) >= 10
+
+
+# -- playing ------------------------------------------------------------------------------------
+
+
+def test_a_step_brings_the_engine_where_it_wants_it(tmp_path: Path, llm: AsyncLLM) -> None:
+    player = at(Player(small(tmp_path), 1), llm, "second")
+    moment = player.moment()
+    assert moment is not None
+    assert llm.status.next_phase == "prepare"
+    assert llm.config.block_size == 4
+    assert moment.request("r0")["num_prompt_tokens"] == player.values["prompt"]
+    shown = player.shown()
+    assert shown[:4] == ("block-allocation", "block-manager", "r0", None)
+    assert (shown.trace_id, shown.seq) == (llm.trace.header.trace_id, llm.trace.next_seq - 1)
+
+
+def test_what_somebody_has_stepped_by_hand_is_not_run_again(llm: AsyncLLM) -> None:
+    tour = next(lesson for lesson in load_all() if lesson.kind == "tour")
+    player = at(Player(tour, 3), llm, "front-end")
+    llm.step()
+    llm.step()
+    head = llm.trace.next_seq
+    at(player, llm, "kernels")
+    assert llm.trace.next_seq == head
+    moment = player.moment()
+    assert moment is not None
+    assert (moment.records[-1].step, moment.records[-1].phase) == (0, "execute")
+
+
+def test_a_moment_stays_when_the_engine_begins_anew(llm: AsyncLLM) -> None:
+    tour = next(lesson for lesson in load_all() if lesson.kind == "tour")
+    player = at(Player(tour, 3), llm, "blocks")
+    before = player.moment()
+    llm.reset()
+    assert player.away(llm)
+    assert player.missing(llm) == []  # it can still be read
+    assert player.moment() is before
+    at(player, llm, "runner")  # which needs all since the last beginning again
+    assert not player.away(llm)
+    after = player.moment(player.lesson.step("blocks"))
+    assert after is not None and before is not None
+    assert after.trace_id != before.trace_id
+    assert after.state["requests"] == before.state["requests"]
+
+
+def test_an_engine_that_has_nothing_left_to_do_says_so(tmp_path: Path, llm: AsyncLLM) -> None:
+    lesson = small(tmp_path, "{phase: schedule}", "{event: request_preempted}")
+    with pytest.raises(StageError, match="no more work, and the event request_preempted"):
+        at(Player(lesson, 1), llm, "second")
+
+
+def test_a_locked_prediction_stays_and_is_judged_when_the_engine_has_run(llm: AsyncLLM) -> None:
+    lab = next(lesson for lesson in load_all() if lesson.kind == "lab")
+    player = at(Player(lab, 1), llm, "predict")
+    first, second = (Asked(player.step, question) for question in player.step.questions)
+    player.answer(first, int(player.values["full"]))
+    assert not player.lock()
+    player.answer(second, 1)
+    assert player.lock()
+    player.answer(second, 2)
+    assert player.answers[second.key] == 1
+    assert player.verdict(first) is None
+    at(player, llm, "prompt-computed")
+    assert [asked.key for asked in player.predictions()] == [first.key]
+    verdict = player.verdict(first)
+    assert verdict is not None and verdict.wrong == 0
+    assert player.verdict(second) is None
+    assert player.score() == (0, 5)
+
+
+# -- grading ------------------------------------------------------------------------------------
+
+
+def test_each_answer_gets_its_own_message(tmp_path: Path, llm: AsyncLLM) -> None:
+    player = at(Player(small(tmp_path), 1), llm, "second")
+    question = player.step.questions[0]
+    assert isinstance(question, NumberQuestion)
+    scope, prompt = player.scope(), int(player.values["prompt"])
+    right = model_answer(question, scope)
+    assert right == -(-prompt // 4)
+    assert grade(question, right, scope) == (True, question.right, None)
+    assert grade(question, prompt // 4, scope) == (False, question.wrong[0].says, 0)
+    assert grade(question, prompt, scope) == (False, question.wrong[1].says, 1)
+    assert grade(question, 77, scope) == (False, question.otherwise, None)
+
+
+def test_several_answers_may_be_right(tmp_path: Path, llm: AsyncLLM) -> None:
+    lesson = small(tmp_path, "answer: blocks('r0')", "answer: 5\n        accept: 4 < given < 7")
+    player = at(Player(lesson, 1), llm, "second")
+    graded = [grade(player.step.questions[0], n, player.scope()).right for n in range(4, 8)]
+    assert graded == [False, True, True, False]
+
+
+# -- proving ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("otherwise", "accept: given == given\n        otherwise", "it is always true"),
+        ("otherwise", "accept: given != prompt\n        otherwise", "it is always true"),
+        ("answer: blocks('r0')", "answer: prompt // size", "passes: it cannot be told"),
+        ("answer: blocks('r0')", "answer: 99", "is not read from the log"),
+        ("value: prompt\n", "value: prompt // size\n", "gets the message of another one"),
+        ("otherwise", "accept: given == 99\n        otherwise", "the model answer"),
+        ("box: block-manager", "box: block-boss", "there is no box 'block-boss'"),
+        ("[[block-manager]]", "[[block-boss]]", "there is no box 'block-boss'"),
+        ("view: block-allocation", "view: blocks", "there is no view 'blocks'"),
+        ("request: r0}", "request: r7}", "no request 'r7'"),
+        ("{{blocks('r0')}} blocks", "{{blocks('r9')}} blocks", "no request 'r9'"),
+        ("{{blocks('r0')}} blocks", "some blocks", "no text reads a number"),
+        ("says: The last block is missing.", 'says: "{{size / 0}}"', "has no value here"),
+        ("num_gpu_blocks: 16", "num_gpu_blocks: 1", "num_gpu_blocks"),
+        ("phase: schedule", "event: request_preempted", "no more work"),
+    ],
+)
+def test_the_check_finds_what_is_wrong(
+    tmp_path: Path, llm: AsyncLLM, old: str, new: str, says: str
+) -> None:
+    report = check_lesson(small(tmp_path, old, new), llm, NAMES, (1, 2))
+    assert any(says in problem for problem in report.problems), report.problems
+
+
+def test_the_check_lets_a_good_lesson_pass(tmp_path: Path, llm: AsyncLLM) -> None:
+    report = check_lesson(small(tmp_path), llm, NAMES, (1, 2))
+    assert (report.problems, report.questions, report.refused) == ([], 1, 4)
+
+
+def test_all_lessons_hold_on_many_seeds(llm: AsyncLLM) -> None:
+    for lesson in load_all():
+        assert check_lesson(lesson, llm, NAMES, (3, 4711)).problems == []
+
+
+def test_the_command_checks_all_lessons(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--model", "tiny-random"]) == 0
+    said = capsys.readouterr().out
+    assert "ok     tour one-request" in said
+    assert "ok     lab count-the-blocks" in said
+
+
+def test_the_command_fails_where_a_lesson_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = write(tmp_path, SMALL.replace("minutes", "minuts"), "broken")
+    false = write(tmp_path, SMALL.replace("answer: blocks('r0')", "answer: 99"))
+    assert main(["check", "--model", "tiny-random", str(broken), str(false)]) == 1
+    said = capsys.readouterr().out
+    assert f"{broken}:6: there is no field `minuts`" in said
+    assert "FAILED tour small" in said
+    assert main(["check", "--document", str(broken), str(false)]) == 2

@@ -1,0 +1,101 @@
+"""Probes against the recorded traces of vLLM, and against the engine's own log."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from engine.events import TYPE_OF_FACTS, Event, Patch, Phase
+from lessons.expressions import Expression, Scope
+from lessons.probes import PROBES, Moment, ProbeError, arguments_of
+from tests.engine.workloads import FOLDER
+from tests.lessons.small import recorded
+
+
+def moments(name: str, phase: Phase) -> dict[int, Moment]:
+    """The log at the end of a phase, by step."""
+    trace = recorded(name)
+    ends = [r for r in trace.records if isinstance(r, Patch) and r.phase is phase]
+    return {record.step: Moment.of(trace, record.seq) for record in ends}
+
+
+def vllm(name: str) -> list[dict[str, Any]]:
+    lines = (FOLDER / "traces" / f"{name}.jsonl").read_text().splitlines()
+    return [record for record in map(json.loads, lines) if "step" in record]
+
+
+def read(moment: Moment, text: str) -> object:
+    return Expression.parse(text).value(Scope({}, moment))
+
+
+@pytest.mark.parametrize("name", ["02-block-boundary", "06-prefix-hits", "09-preempt-recompute"])
+def test_blocks_and_tokens_are_those_of_vllm(name: str) -> None:
+    at = moments(name, Phase.SCHEDULE)
+    compared = 0
+    for record in vllm(name):
+        for entry in record["scheduled"]:
+            moment, key = at[record["step"]], entry["id"]
+            assert read(moment, f"blocks('{key}')") == len(entry["blocks"])
+            assert read(moment, f"block('{key}', 0)") == entry["blocks"][0]
+            computed = entry["num_computed"] + entry["num_tokens"]
+            assert read(moment, f"computed_tokens('{key}')") == computed
+            if entry["kind"] == "new":
+                assert read(moment, f"hit_tokens('{key}')") == entry["hit_tokens"]
+            compared += 1
+    assert compared > 10
+
+
+def test_a_request_that_ended_holds_nothing_but_was_given_its_blocks() -> None:
+    end = moments("02-block-boundary", Phase.OUTPUT)[3]
+    assert read(end, "status('r0')") == "finished"
+    assert read(end, "blocks('r0')") == 0
+    assert read(end, "blocks_taken('r0')") == 2  # 15 + 2 of 18 tokens, in blocks of 16
+    assert read(end, "known_tokens('r0') - computed_tokens('r0')") == 1
+    assert read(end, "output_tokens('r0')") == 3
+    assert read(end, "null_block()") == 0
+
+
+def test_events_are_read_from_the_end() -> None:
+    trace = recorded("09-preempt-recompute")
+    moment = Moment.of(trace, trace.next_seq - 1)
+    events = [r for r in trace.records if isinstance(r, Event)]
+    scheduled = [e for e in events if TYPE_OF_FACTS[type(e.facts)] == "request_scheduled"]
+    assert read(moment, "count('request_scheduled')") == len(scheduled)
+    assert read(moment, "seq('request_scheduled')") == scheduled[-1].seq
+    assert read(moment, "first_seq('request_scheduled')") == scheduled[0].seq
+    assert read(moment, "box('request_preempted')") == "scheduler"
+    assert read(moment, "reason('request_preempted')") == "last_running"
+    assert read(moment, "counter('num_preemptions')") == read(moment, "count('request_preempted')")
+
+
+def test_a_moment_knows_nothing_of_what_came_later() -> None:
+    first = moments("02-block-boundary", Phase.SCHEDULE)[0]
+    assert read(first, "phase()") == "schedule"
+    assert read(first, "step()") == 0
+    with pytest.raises(ProbeError, match="no event request_finished"):
+        read(first, "seq('request_finished')")
+    with pytest.raises(ProbeError, match="no request 'r1'"):
+        read(first, "blocks('r1')")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("fact('request_scheduled', 'tokens')", "there are request, kind, num_tokens"),
+        ("count('request_schedule')", "there is no event"),
+        ("config('blocksize')", "there are block_size"),
+        ("block('r0', 7)", "no block at place 7"),
+        ("milliseconds('request_arrived')", "without a duration"),
+    ],
+)
+def test_what_is_not_in_the_log_is_said(text: str, says: str) -> None:
+    with pytest.raises(ProbeError, match=says):
+        read(moments("02-block-boundary", Phase.SCHEDULE)[0], text)
+
+
+def test_each_probe_says_what_it_is() -> None:
+    for name, function in PROBES.items():
+        assert function.__doc__, name
+        assert arguments_of(name) is not None
