@@ -14,7 +14,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from weakref import WeakMethod
@@ -26,6 +26,7 @@ from engine.events import (
     STEP_PHASES,
     EngineFailed,
     Phase,
+    PromptTextTooLong,
     PromptTooLong,
     Reason,
     RequestRefused,
@@ -53,6 +54,10 @@ MAX_UNFINISHED = 512  # requests an engine holds at once; each of n sequences is
 MAX_PROMPT_LOGITS_BYTES = 2 * 2**30  # of a request with prompt_logprobs, in one step
 PACKAGES = ("torch", "transformers", "tokenizers", "triton")
 
+# One thread, as in vLLM: tokenizers are not made for two callers at once, and a stranger's long
+# text must take no more than one core from the engine.
+TOKENIZING = ThreadPoolExecutor(1, "tokenizer")
+
 log = logging.getLogger("glassbox")
 
 
@@ -70,6 +75,11 @@ class RequestRefusedError(ValueError):
     def __init__(self, message: str, reason: Reason):
         super().__init__(message)
         self.reason = reason
+
+    def within(self, place: int, number: int) -> RequestRefusedError:
+        """The same, said of one of several."""
+        which = f"request {place} of {number}: " if number > 1 else ""
+        return RequestRefusedError(f"{which}{self}", self.reason)
 
 
 class Submission(NamedTuple):
@@ -170,14 +180,24 @@ class AsyncLLM:
         self, submissions: Sequence[Submission], source: str = "page"
     ) -> list[RequestStream]:
         """Hand several requests in at one moment: all of them, or none where one cannot be."""
-        encoded = self._encode_all(submissions)
+        try:
+            encoded = TOKENIZING.submit(self._encode_all, submissions).result()
+        except RequestRefusedError as refusal:
+            reason = refusal.reason
+            self.thread.call(lambda: self._log_refusal(reason))
+            raise
         return self.thread.call(lambda: self._submit(encoded, source))
 
     async def submit_many_async(
         self, submissions: Sequence[Submission], source: str = "http"
     ) -> list[RequestStream]:
         """`submit_many`, without holding a thread while the engine is busy."""
-        encoded = await asyncio.to_thread(self._encode_all, submissions)
+        try:
+            encoded = await asyncio.wrap_future(TOKENIZING.submit(self._encode_all, submissions))
+        except RequestRefusedError as refusal:
+            reason = refusal.reason
+            await self.call_async(lambda: self._log_refusal(reason))
+            raise
         future = self.thread.post(lambda: self._submit(encoded, source))
         try:
             return await asyncio.wrap_future(future)
@@ -187,25 +207,49 @@ class AsyncLLM:
             raise
 
     def _encode_all(self, submissions: Sequence[Submission]) -> list[Encoded]:
-        return [Encoded(*self.encode(one.prompt), one.params, one.priority) for one in submissions]
+        encoded = []
+        for place, one in enumerate(submissions, start=1):
+            try:
+                text, token_ids = self.encode(one.prompt)
+            except RequestRefusedError as refusal:
+                raise refusal.within(place, len(submissions)) from None
+            encoded.append(Encoded(text, token_ids, one.params, one.priority))
+        return encoded
 
     def encode(self, prompt: Prompt) -> tuple[str, list[int]]:
-        """Text and token ids of a prompt; chat messages go through the model's template."""
+        """Text and token ids of a prompt; chat messages go through the model's template.
+
+        Raises ConfigError, or RequestRefusedError for a prompt that is too long, as soon as that
+        is certain: what has megabytes is not made into tokens first.
+        """
         tokenizer: Any = self.model.tokenizer
         if isinstance(prompt, str):
-            check_text(prompt, "prompt")
+            self._check_text(prompt, "prompt")
             text, token_ids = prompt, tokenizer(prompt)["input_ids"]
         elif messages := [item for item in prompt if isinstance(item, dict)]:
             text = self.chat_prompt(messages)
-            check_text(text, "messages")
+            self._check_text(text, "messages")
             token_ids = tokenizer(text, add_special_tokens=False)["input_ids"]
         else:
             token_ids = [item for item in prompt if isinstance(item, int)]
+            self._check_length(len(token_ids))
             check_token_ids(token_ids, self.model.vocab_size)
             text = tokenizer.decode(token_ids)
         if not token_ids:
             raise ConfigError("prompt: it has no tokens; give it at least one", field="prompt")
+        self._check_length(len(token_ids))
         return text, list(token_ids)
+
+    def _check_text(self, text: str, field: str) -> None:
+        refusal = self.why_text_refused(len(text))
+        if refusal is not None:
+            raise refusal
+        check_text(text, field)
+
+    def _check_length(self, num_tokens: int) -> None:
+        refusal = self.why_refused(num_tokens)
+        if refusal is not None:
+            raise refusal
 
     def chat_prompt(self, messages: list[dict[str, str]]) -> str:
         """The messages as the text that the model was trained to answer."""
@@ -406,21 +450,24 @@ class AsyncLLM:
                 f"{self.num_unfinished} of them; try again when some ended"
             )
         for place, item in enumerate(batch, start=1):
-            self._check_request(item, f"request {place} of {len(batch)}: " * (len(batch) > 1))
+            self._check_request(item, place, len(batch))
         if not self.num_unfinished:
             self._stats_line.wake()
         streams = [self._add(item, source) for item in batch]
         self._queue_turn()
         return streams
 
-    def _check_request(self, item: Encoded, which: str) -> None:
+    def _check_request(self, item: Encoded, place: int, number: int) -> None:
         check_logit_bias(item.params, self.model.vocab_size)
         self._check_prompt_logprobs(item)
-        refusal = self.why_refused(len(item.token_ids))
+        refusal = self.why_refused(len(item.token_ids))  # a reset may have come in between
         if refusal is not None:
-            refused = RequestRefused(self._new_id(), len(item.token_ids))
-            self._log_command(refused, refusal.reason)
-            raise RequestRefusedError(f"{which}{refusal}", refusal.reason)
+            self._log_refusal(refusal.reason)
+            raise refusal.within(place, number)
+
+    def _log_refusal(self, reason: Reason) -> None:
+        self._check_usable()
+        self._log_command(RequestRefused(self._new_id()), reason)
 
     def _check_prompt_logprobs(self, item: Encoded) -> None:
         """Refuse what would need gigabytes: the logits of all the prompt's tokens of a step."""
@@ -471,6 +518,23 @@ class AsyncLLM:
                 f"the prompt has {num_tokens} tokens, and may have {longest} at most: "
                 f"max_model_len is {config.max_model_len}, and one token must be left to answer",
                 PromptTooLong(num_tokens, config.max_model_len or 0),
+            )
+        return None
+
+    def why_text_refused(self, num_characters: int) -> RequestRefusedError | None:
+        """Why a text is too long whatever its tokens; None where only they can tell.
+
+        The bound is vLLM 0.26.0's (`vllm/renderers/params.py`): most tokens times the characters
+        of the longest one.
+        """
+        config, longest = self.config, self.model.longest_token
+        most = longest * ((config.max_model_len or 0) - 1)
+        if num_characters > most:
+            return RequestRefusedError(
+                f"the prompt has {num_characters} characters, and may have {most} at most: "
+                f"no token of {self.model.name} has more than {longest}, max_model_len is "
+                f"{config.max_model_len}, and one token must be left to answer",
+                PromptTextTooLong(num_characters, longest, config.max_model_len or 0),
             )
         return None
 

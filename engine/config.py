@@ -91,9 +91,17 @@ class EngineConfig(BaseModel):
     def resolve(self, model_max_len: int) -> EngineConfig:
         """Fill in `max_model_len`, or raise `ConfigError` where model or pool cannot hold it.
 
-        Without chunked prefill a step must hold a whole sequence, or a long one would wait for
-        ever once it is preempted (vLLM refuses it as well: `vllm/config/scheduler.py`).
+        A step must have a token for every seat. Without chunked prefill it must hold a whole
+        sequence, or a long one would wait for ever once it is preempted. (vLLM refuses both as
+        well: `vllm/config/scheduler.py`. Recorded workloads have more seats than tokens, so the
+        scheduler itself takes them.)
         """
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ConfigError(
+                f"max_num_batched_tokens {self.max_num_batched_tokens} is less than max_num_seqs "
+                f"{self.max_num_seqs}, and a step must have a token for every running request; "
+                f"raise it to {self.max_num_seqs} or more, or lower max_num_seqs"
+            )
         fits = min(model_max_len, self.largest_request())
         if not self.enable_chunked_prefill:
             fits = min(fits, self.max_num_batched_tokens)

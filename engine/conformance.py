@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from engine.block_pool import short_hash
-from engine.config import ConfigError, EngineConfig, SamplingParams, describe
+from engine.config import ConfigError, EngineConfig, SamplingParams, TokenId, describe
 from engine.core import EngineCore
 from engine.events import (
     BlockEvicted,
@@ -78,7 +79,7 @@ class WorkloadRequest(BaseModel):
 
     id: str
     arrival_step: int = Field(default=0, ge=0)
-    prompt_token_ids: list[int] = Field(min_length=1)
+    prompt_token_ids: list[TokenId] = Field(min_length=1)
     max_tokens: int = Field(ge=1)
     priority: int = 0
     arrival_time: float | None = None
@@ -90,6 +91,24 @@ class WorkloadRequest(BaseModel):
     stop_token_ids: list[int] = []
     stop_at: int | None = None
     sample_seed: int | None = None
+
+    @model_validator(mode="after")
+    def _a_stop_has_its_token(self) -> WorkloadRequest:
+        if self.stop_at is not None and not self.stop_token_ids:
+            raise ValueError("stop_at needs stop_token_ids, whose first is the token it stops at")
+        return self
+
+    def sampling_params(self) -> SamplingParams:
+        """The same as this engine names it; raises ConfigError."""
+        return SamplingParams.parse(
+            {
+                "temperature": 0.0,
+                "max_tokens": self.max_tokens,
+                "min_tokens": self.min_tokens,
+                "ignore_eos": self.ignore_eos,
+                "stop_token_ids": tuple(self.stop_token_ids),
+            }
+        )
 
 
 class WorkloadAction(BaseModel):
@@ -142,6 +161,10 @@ def load_workload(path: Path) -> tuple[Workload, str]:
                 f"{path}: requests.{index}.prompt_token_ids: {len(request.prompt_token_ids)} "
                 f"tokens; a prompt must be shorter than max_model_len ({limit})"
             )
+        try:
+            request.sampling_params()
+        except ConfigError as error:
+            raise WorkloadError(f"{path}: requests.{index}.{error}") from None
     return workload, hashlib.sha256(data).hexdigest()
 
 
@@ -217,12 +240,33 @@ class Conformance:
         """One record a step in which something happens; the others pass without a record."""
         specs, actions = self.workload.requests, self.workload.actions
         due = {spec.arrival_step for spec in specs} | {action.step for action in actions}
+        last_due = max(due | {spec.abort_step or 0 for spec in specs})
+        last_token = last_due
         for step in range(MAX_STEPS):
             if step in due or self.scheduler.has_requests():
-                yield self.step(step)
-            elif step > max(due):
+                record = self.step(step)
+                yield record
+                last_token = max(step, last_due) if record.get("sampled") else last_token
+                if step > last_due and self._is_stuck(record, step - last_token):
+                    self._give_up(step)
+            elif step > last_due:
                 return
         raise WorkloadError(f"{self.workload.name}: no end within {MAX_STEPS} steps")
+
+    def _is_stuck(self, record: dict[str, Any], without_token: int) -> bool:
+        """Whether every step to come would be like this one, or like some of the last."""
+        if not record["scheduled"] and not record.get("notified_finished"):
+            return self.scheduler.has_requests()
+        # A step has a token for somebody, so by then each could have been computed from its start.
+        return without_token > self.workload.config.max_model_len * len(self.requests)
+
+    def _give_up(self, step: int) -> NoReturn:
+        stuck = [*self.scheduler.running, *self.scheduler.waiting]
+        raise WorkloadError(
+            f"{self.workload.name}: step {step}: no more tokens will come, for the pool cannot "
+            f"hold {' or '.join(request.request_id for request in stuck)}; raise "
+            f"config.num_gpu_blocks ({self.workload.config.num_gpu_blocks}) or block_size"
+        )
 
     def step(self, step: int) -> dict[str, Any]:
         """Run one step and describe it."""
@@ -258,16 +302,14 @@ class Conformance:
         return added
 
     def _request(self, index: int, spec: WorkloadRequest) -> Request:
-        params = SamplingParams(
-            temperature=0.0,
-            max_tokens=spec.max_tokens,
-            min_tokens=spec.min_tokens,
-            ignore_eos=spec.ignore_eos,
-            stop_token_ids=tuple(spec.stop_token_ids),
-        )
         arrival = float(index) if spec.arrival_time is None else spec.arrival_time
         return Request(
-            spec.id, spec.prompt_token_ids, params, (EOS_TOKEN_ID,), spec.priority, arrival
+            spec.id,
+            spec.prompt_token_ids,
+            spec.sampling_params(),
+            (EOS_TOKEN_ID,),
+            spec.priority,
+            arrival,
         )
 
     def _abort(self, step: int, phase: str) -> list[str]:
@@ -412,16 +454,20 @@ def run(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def main(arguments: list[str]) -> int:
-    """The command: exit 0, or 2 where the workload is none."""
+    """The command: exit 0, 1 where nobody reads what it prints, or 2 where the workload is none."""
     if len(arguments) != 1:
         print("usage: python -m engine.conformance WORKLOAD.json", file=sys.stderr)
         return 2
     try:
         for record in run(Path(arguments[0])):
             print(json.dumps(record, separators=(",", ":")))
+        sys.stdout.flush()
     except WorkloadError as error:
         print(error, file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return 0
 
 

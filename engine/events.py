@@ -179,6 +179,14 @@ class PromptTooLong(NamedTuple):
     max_model_len: int
 
 
+class PromptTextTooLong(NamedTuple):
+    """A prompt's text has more characters than all tokens it may have can stand for."""
+
+    num_characters: int
+    longest_token: int  # characters
+    max_model_len: int
+
+
 class PrefillInBatch(NamedTuple):
     """The batch holds prefill tokens; a full graph is for pure decode batches."""
 
@@ -232,6 +240,7 @@ Reason = (
     | UncomputedDependency
     | ResetRequested
     | PromptTooLong
+    | PromptTextTooLong
     | PrefillInBatch
     | AboveLargestSize
     | EnforceEager
@@ -279,7 +288,6 @@ class RequestRefused(NamedTuple):
     """A client's request can never be served."""
 
     request: str
-    num_prompt_tokens: int
 
 
 @at("scheduler", "engine-to-sched")

@@ -24,6 +24,7 @@ from engine.memory import check_pool
 
 if TYPE_CHECKING:
     from engine.model_loader import LoadedModel
+    from engine.trace import Trace
 
 IDLE_SECONDS = 30 * 60
 SWEEP_SECONDS = 60.0
@@ -51,7 +52,7 @@ class Session:
     config: EngineConfig = field(default_factory=EngineConfig)
     engine: AsyncLLM | None = None
     rested: bool = False  # its last engine was put to rest
-    notice: str | None = None  # what its tab should be told about its engine
+    fresh_log: Trace | None = None  # of the engine that was made in its place
 
 
 class Sessions:
@@ -141,9 +142,14 @@ class Sessions:
             return session.engine
 
     def notice(self, key: str) -> str | None:
-        """What the session's tab should be told about its engine, if anything."""
+        """What the session's tab should be told about its engine, until the next command."""
         session = self._sessions.get(key)
-        return session.notice if session is not None else None
+        engine = session.engine if session is not None else None
+        if session is None or engine is None or engine.trace is not session.fresh_log:
+            return None
+        if engine.trace.next_seq > 0:  # it has had its first command
+            return None
+        return RESTED.format(minutes=round(self.idle_seconds / 60))
 
     def shared(self) -> AsyncLLM | None:
         """The engine of all who bring no key; None where the setting turns it off."""
@@ -184,9 +190,7 @@ class Sessions:
     def _make_session_engine(self, session: Session) -> AsyncLLM:
         self._make_room()
         engine = self._make_engine(session.config)
-        session.notice = None
-        if session.rested:
-            session.notice = RESTED.format(minutes=round(self.idle_seconds / 60))
+        session.fresh_log = engine.trace if session.rested else None
         session.rested = False
         return engine
 

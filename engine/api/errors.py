@@ -24,15 +24,13 @@ from engine.sessions import TooManySessions
 
 log = logging.getLogger("glassbox")
 
-HTTP_SENTENCES = {
-    404: "there is nothing at this address",
-    405: "this address does not take this method",
-}
+NOT_FOUND = "there is nothing at this address"
+WRONG_METHOD = "this address does not take this method"
 UNEXPECTED = "something went wrong inside the server; its log says what"
 
 
-def create_app(title: str) -> FastAPI:
-    """A FastAPI application whose every error is an error object."""
+def create_app(title: str, path: str) -> FastAPI:
+    """A FastAPI application whose every error is an error object; it will be mounted at `path`."""
     # Its interactive documentation would be fetched from elsewhere, which the page forbids.
     app = FastAPI(title=title, docs_url=None, redoc_url=None, strict_content_type=False)
     for kind in (
@@ -47,18 +45,30 @@ def create_app(title: str) -> FastAPI:
     ):
         app.add_exception_handler(kind, answer_error)
     app.add_middleware(CatchAll)
+    app.state.path = path
     return app
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
     """The error object for what a handler raised."""
     api_error = to_api_error(error)
+    if isinstance(error, HTTPException) and error.status_code in (404, 405):
+        api_error.message += f"; here are {addresses(request.app)}"
     if isinstance(error, RequestRefusedError) and request.url.path.endswith("/chat/completions"):
         api_error.param = "messages"
     headers = {"Retry-After": "2"} if api_error.status in (429, 503) else {}
     if api_error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return JSONResponse(api_error.body(), api_error.status, headers)
+
+
+def addresses(app: FastAPI) -> str:
+    """What there is, each with its method: `GET /v1/models, POST /v1/completions`."""
+    return ", ".join(
+        f"{method.upper()} {app.state.path}{path}"
+        for path, methods in app.openapi()["paths"].items()
+        for method in methods
+    )
 
 
 def to_api_error(error: Exception) -> ApiError:
@@ -83,7 +93,7 @@ def to_api_error(error: Exception) -> ApiError:
         case EngineThreadStopped():
             return ApiError(str(error), 503, code="shutting_down")
         case HTTPException():
-            sentence = HTTP_SENTENCES.get(error.status_code, str(error.detail))
+            sentence = {404: NOT_FOUND, 405: WRONG_METHOD}.get(error.status_code, error.detail)
             return ApiError(sentence, error.status_code)
     log.error("unexpected error in a request", exc_info=error)
     return ApiError(UNEXPECTED, 500)

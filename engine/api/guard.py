@@ -6,11 +6,16 @@ Box `client-req`, its other end. vLLM 0.26.0 has no page to guard; its middlewar
 
 from __future__ import annotations
 
+import ipaddress
 import logging
+import os
 import re
+import socket
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from fastapi import HTTPException
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
 from starlette.responses import JSONResponse
@@ -21,6 +26,7 @@ from engine.api.protocol import ApiError
 MAX_BODY_BYTES = 8 << 20
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 GUARDED_PATHS = ("/api", "/v1")
+ANY_HOST = "*"
 
 SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -31,10 +37,13 @@ SECURITY_HEADERS = {
 }
 
 
-def guards(content_security_policy: str) -> list[Middleware]:
+def guards(
+    content_security_policy: str, environ: Mapping[str, str] = os.environ
+) -> list[Middleware]:
     """The middleware of the application, outermost first; what its pages may load is theirs."""
     return [
         Middleware(SecurityHeaders, content_security_policy=content_security_policy),
+        Middleware(KnownHost, allowed=allowed_hosts(environ)),
         Middleware(SameOrigin),
         Middleware(BodyLimit),
     ]
@@ -60,6 +69,62 @@ class SecurityHeaders:
         await self.app(scope, receive, with_headers if scope["type"] == "http" else send)
 
 
+def allowed_hosts(environ: Mapping[str, str]) -> frozenset[str]:
+    """Names that this server goes by: this machine's, HOST, and those of ALLOWED_HOSTS."""
+    own = socket.gethostname().lower()
+    listed = (environ.get("ALLOWED_HOSTS") or "").replace(",", " ").lower().split()
+    names = ["localhost", own, f"{own}.local", environ.get("HOST", "").lower(), *listed]
+    return frozenset(name for name in names if name)
+
+
+class KnownHost:
+    """Names that somebody else made point here are not answered to (DNS rebinding).
+
+    An address in numbers cannot be made to point elsewhere, so all of those pass. Starlette's own
+    TrustedHostMiddleware takes no IPv6 address and answers in plain text.
+    """
+
+    def __init__(self, app: ASGIApp, allowed: frozenset[str]):
+        self.app = app
+        self.allowed = allowed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket") or self.knows(scope):
+            await self.app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            error = unknown_host(Headers(scope=scope).get("host", ""))
+            await JSONResponse(error.body(), error.status)(scope, receive, send)
+
+    def knows(self, scope: Scope) -> bool:
+        """Whether the request was made to a name that is this server's, or to an address."""
+        name = host_name(Headers(scope=scope).get("host", ""))
+        if ANY_HOST in self.allowed or name in self.allowed or name.endswith(".localhost"):
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+
+def host_name(host: str) -> str:
+    """A Host header's name, without port and brackets."""
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    return name.strip().lower().removesuffix(".")
+
+
+def unknown_host(host: str) -> ApiError:
+    """What is said to who came by another name."""
+    return ApiError(
+        f"this server does not answer to the name {host!r:.200}: start it with that name in "
+        "ALLOWED_HOSTS (names with commas between them, * for any), or use an address in numbers",
+        403,
+        code="unknown_host",
+    )
+
+
 class SameOrigin:
     """Other sites' pages must not command engines: this server listens where browsers reach it."""
 
@@ -76,7 +141,7 @@ class SameOrigin:
 
 def is_guarded(scope: Scope) -> bool:
     """Whether the address is one of the API's."""
-    return any(scope["path"].startswith(path + "/") for path in GUARDED_PATHS)
+    return any(f"{scope['path']}/".startswith(f"{path}/") for path in GUARDED_PATHS)
 
 
 def is_foreign(scope: Scope) -> bool:
@@ -109,7 +174,8 @@ class BodyLimit:
             message = await receive()
             received += len(message.get("body", b""))
             if received > MAX_BODY_BYTES:
-                raise too_large()
+                # Of FastAPI's own kind: any other that comes out of a body becomes its 400.
+                raise HTTPException(413, too_large().message)
             return message
 
         await self.app(scope, counted, send)

@@ -22,7 +22,7 @@ from engine.sessions import SHARED_KEY, Sessions
 
 def create_page_api(sessions: Sessions) -> FastAPI:
     """The application mounted at /api."""
-    app = create_app("Glassbox: the page's API")
+    app = create_app("Glassbox: the page's API", "/api")
     app.include_router(session_routes(sessions))
     app.include_router(command_routes(sessions))
     app.include_router(log_routes(sessions, Tickets()))

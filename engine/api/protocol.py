@@ -9,16 +9,29 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from engine.config import MAX_STOP_STRINGS, MAX_STOP_TOKENS, SamplingParams
 
 MAX_PROMPTS = 64  # in one completion request
 
 Number = StrictInt | StrictFloat
-StopStrings = Annotated[list[StrictStr], Field(max_length=MAX_STOP_STRINGS)]
-StopTokens = Annotated[list[StrictInt], Field(max_length=MAX_STOP_TOKENS)]
-TokenIds = list[StrictInt]
+# Lists end at their first wrong item: an error for each of a million takes gigabytes.
+StopStrings = Annotated[list[StrictStr], Field(max_length=MAX_STOP_STRINGS, fail_fast=True)]
+StopTokens = Annotated[list[StrictInt], Field(max_length=MAX_STOP_TOKENS, fail_fast=True)]
+TokenIds = Annotated[list[StrictInt], Field(fail_fast=True)]
+Texts = Annotated[list[StrictStr], Field(fail_fast=True)]
+ListsOfTokenIds = Annotated[list[TokenIds], Field(fail_fast=True)]
 
 # Parameters that change nothing about the answer here, whatever they say.
 IGNORED = frozenset(
@@ -174,7 +187,16 @@ class GenerationRequest(BaseModel):
 class CompletionRequest(GenerationRequest):
     """The body of POST /v1/completions."""
 
-    prompt: StrictStr | TokenIds | list[StrictStr] | list[TokenIds]
+    prompt: StrictStr | TokenIds | Texts | ListsOfTokenIds
+
+    @field_validator("prompt", mode="before")
+    @classmethod
+    def _not_too_many(cls, value: Any) -> Any:
+        if isinstance(value, list) and len(value) > MAX_PROMPTS and not isinstance(value[0], int):
+            raise PydanticCustomError(
+                "too_many", f"{len(value)} prompts in one request, at most {MAX_PROMPTS} go"
+            )
+        return value
 
     def prompts(self) -> list[str | list[int]]:
         """One prompt for each choice of the answer."""
@@ -182,11 +204,6 @@ class CompletionRequest(GenerationRequest):
             return [self.prompt]
         if not self.prompt:
             raise ApiError("prompt: it is empty; give at least one token", param="prompt")
-        if len(self.prompt) > MAX_PROMPTS and not isinstance(self.prompt[0], int):
-            raise ApiError(
-                f"prompt: {len(self.prompt)} prompts in one request, at most {MAX_PROMPTS} go",
-                param="prompt",
-            )
         if isinstance(self.prompt[0], int):
             return [[token for token in self.prompt if isinstance(token, int)]]
         return [item for item in self.prompt if not isinstance(item, int)]
@@ -205,7 +222,7 @@ class ChatMessage(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: StrictStr | list[TextPart]
+    content: StrictStr | Annotated[list[TextPart], Field(fail_fast=True)]
 
     def plain(self) -> dict[str, str]:
         """The message as chat templates know it."""
@@ -219,7 +236,7 @@ class ChatMessage(BaseModel):
 class ChatRequest(GenerationRequest):
     """The body of POST /v1/chat/completions."""
 
-    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=1_000)]
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=1_000, fail_fast=True)]
     max_completion_tokens: StrictInt | None = Field(None, ge=1)
 
 

@@ -42,11 +42,16 @@ T = TypeVar("T")
 def routes(sessions: Sessions) -> list[BaseRoute]:
     """What the API adds to the application that serves the page."""
     return [
-        Mount("/v1", create_openai_api(sessions)),
-        Mount("/api", create_page_api(sessions)),
+        *at("/v1", create_openai_api(sessions)),
+        *at("/api", create_page_api(sessions)),
         Route("/health", health_of(sessions), methods=["GET"]),
         Route("/metrics", metrics_of(sessions), methods=["GET"]),
     ]
+
+
+def at(path: str, app: FastAPI) -> list[BaseRoute]:
+    """The application at `path`, and the bare path as well, which would be the page's otherwise."""
+    return [Route(path, app), Mount(path, app)]
 
 
 def health_of(sessions: Sessions) -> Any:
@@ -69,7 +74,7 @@ def health_of(sessions: Sessions) -> Any:
 
 def create_openai_api(sessions: Sessions) -> FastAPI:
     """The application mounted at /v1."""
-    app = create_app("Glassbox: OpenAI-compatible API")
+    app = create_app("Glassbox: OpenAI-compatible API", "/v1")
     router = keyed_router(sessions)
 
     @router.get("/models")

@@ -46,6 +46,7 @@ class LoadedModel:
     head_dim: int
     hidden_size: int
     vocab_size: int
+    longest_token: int  # characters; no token stands for more text
     weight_bytes: int  # measured; a tied embedding counts once
 
 
@@ -244,6 +245,7 @@ def _describe(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerB
         head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
         hidden_size=config.hidden_size,
         vocab_size=config.vocab_size,
+        longest_token=max(map(len, tokenizer.get_vocab())),
         weight_bytes=_weight_bytes(model),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -11,6 +12,7 @@ import pytest
 
 from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig
+from engine.events import Event, PromptTextTooLong, PromptTooLong, RequestRefused
 from engine.model_loader import load_model
 from engine.sessions import Sessions
 from tests.api.live_server import Server, blocks_in_use, eventually, serving
@@ -290,6 +292,60 @@ def test_other_addresses_methods_and_models(server: Server) -> None:
         ):
             assert answer.status_code == status
             error_of(answer)
+
+
+def test_a_large_body_without_a_length_is_told_so(server: Server) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b'{"prompt": "'
+        for _ in range(9):
+            yield b"x" * (1 << 20)
+
+    with server.client() as client:
+        for path in ("/v1/completions", "/v1/chat/completions"):
+            answer = client.post(path, content=pieces())
+            assert answer.status_code == 413
+            assert error_of(answer)["message"] == "the body is larger than 8 MB"
+
+
+def test_a_text_too_long_for_any_tokens_never_becomes_tokens(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, engine = server.session()
+
+    def boom(*_: object, **__: object) -> None:
+        raise AssertionError("it was made into tokens")
+
+    most = 13 * 1007  # characters of <|endoftext|>, tokens
+    for name in ("__call__", "decode"):
+        monkeypatch.setattr(type(engine.model.tokenizer), name, boom)
+    with server.client(key) as client:
+        for prompt in ("a" * (most + 1), ["a" * (most + 1), "b"], [1] * 1008):
+            error = error_of(client.post("/v1/completions", json={"prompt": prompt}))
+            assert error["code"] == "context_length_exceeded" and error["param"] == "prompt"
+            assert ("1008 tokens" if prompt[0] == 1 else f"{most} at most") in error["message"]
+        content = [{"role": "user", "content": "a" * most}]
+        answer = client.post("/v1/chat/completions", json={"messages": content})
+        assert error_of(answer)["param"] == "messages"
+    refusals = [
+        record.reason
+        for record in engine.trace.records
+        if isinstance(record, Event) and isinstance(record.facts, RequestRefused)
+    ]
+    assert refusals[0] == PromptTextTooLong(most + 1, 13, 1008)
+    assert refusals[2] == PromptTooLong(1008, 1008) and len(refusals) == 4
+
+
+def test_a_long_list_with_something_wrong_in_it_gets_one_error(server: Server) -> None:
+    with server.client() as client:
+        for field, value in (
+            ("prompt", [1] * 100_000 + ["a"]),
+            ("prompt", [[1]] * 64 + [1]),
+            ("prompt", ["a"] * 65),
+            ("stop", [1] * 100_000),
+            ("stop_token_ids", ["a"] * 100_000),
+        ):
+            error = error_of(client.post("/v1/completions", json={"prompt": "a", field: value}))
+            assert error["param"] == field and len(error["message"]) < 400
 
 
 def test_what_nobody_expected_is_a_plain_500(

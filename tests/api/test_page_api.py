@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +12,7 @@ import httpx
 import pytest
 
 from engine.api.event_stream import TICKET_SECONDS, Tickets
+from engine.api.guard import KnownHost, allowed_hosts
 from engine.trace import Trace, fold
 from tests.api.live_server import Events, Server, eventually
 
@@ -99,7 +102,25 @@ def test_unknown_addresses_are_404_error_objects(server: Server) -> None:
         for path in ("/v1/unknown", "/api/unknown", "/api/engine/unknown"):
             answer = client.get(path)
             assert answer.status_code == 404
-            assert answer.json()["error"]["message"] == "there is nothing at this address"
+            assert answer.json()["error"]["message"].startswith("there is nothing at this address;")
+
+
+@pytest.mark.parametrize(
+    ("path", "there"),
+    [
+        ("/v1", "GET /v1/models, GET /v1/models/{name}, POST /v1/completions, "),
+        ("/api", "GET /api/session, POST /api/session, POST /api/engine/phase, "),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_the_bare_paths_list_what_is_there(
+    server: Server, path: str, there: str, method: str
+) -> None:
+    with server.client() as client:
+        for slash in ("", "/"):
+            answer = client.request(method, path + slash)
+            assert answer.status_code == 404
+            assert there in answer.json()["error"]["message"]
 
 
 def test_the_shared_engine_takes_no_commands(server: Server) -> None:
@@ -252,6 +273,66 @@ def test_other_sites_pages_may_not_command(server: Server) -> None:
         body = {"prompt": "a", "max_tokens": 1}
         headers = {"Origin": "http://evil.example"}
         assert client.post("/v1/completions", json=body, headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST.:8501", 200),
+        ("glassbox.localhost:80", 200),
+        ("127.0.0.1", 200),
+        ("127.8.9.1:8501", 200),
+        ("192.168.7.20:8501", 200),
+        ("[::1]:8501", 200),
+        ("[fe80::1]", 200),
+        (socket.gethostname(), 200),
+        ("evil.example:8501", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("localhost.evil.example", 403),
+        ("[evil.example]", 403),
+        ("", 403),
+    ],
+)
+def test_only_this_server_s_own_names_are_answered_to(
+    server: Server, host: str, status: int
+) -> None:
+    with server.client() as client:
+        for path in ("/health", "/v1/models"):
+            answer = client.get(path, headers={"Host": host})
+            assert answer.status_code == status
+            if status == 403:
+                assert "ALLOWED_HOSTS" in answer.json()["error"]["message"]
+
+
+def known(host: str, environ: dict[str, str], kind: str = "http") -> bool:
+    """Whether a request passes; a web socket that does not is closed before it is open."""
+    passed, sent = False, []
+
+    async def app(*_: Any) -> None:
+        nonlocal passed
+        passed = True
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+
+    async def ask() -> None:
+        scope = {"type": kind, "headers": [(b"host", host.encode())]}
+        await KnownHost(app, allowed_hosts(environ))(scope, None, send)  # type: ignore[arg-type]
+
+    asyncio.run(ask())
+    assert passed or sent[0] == ("http.response.start" if kind == "http" else "websocket.close")
+    return passed
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+def test_more_names_can_be_allowed(kind: str) -> None:
+    assert not known("glass.example", {}, kind)
+    assert not known("glass.example", {"ALLOWED_HOSTS": "other.example"}, kind)
+    assert known("glass.example:443", {"ALLOWED_HOSTS": "other.example, GLASS.example"}, kind)
+    assert known("glass.example", {"ALLOWED_HOSTS": "*"}, kind)
+    assert known("glass.lan:8501", {"HOST": "glass.lan"}, kind)
+    assert not known("", {"HOST": ""}, kind)
 
 
 def test_every_answer_has_the_security_headers(server: Server) -> None:

@@ -29,6 +29,7 @@ from engine.events import (
     Event,
     Patch,
     Phase,
+    PromptTextTooLong,
     PromptTooLong,
     RequestPreempted,
     RequestRefused,
@@ -817,7 +818,8 @@ def check_whose(before: Json, after: Json, event: Event) -> None:
 
 def traces_with(kind: str, model: LoadedModel) -> Iterator[Trace]:
     if kind == "request_refused":
-        yield command_trace(RequestRefused("r9", 999), PromptTooLong(999, 100))
+        yield command_trace(RequestRefused("r9"), PromptTooLong(999, 100))
+        yield command_trace(RequestRefused("r9"), PromptTextTooLong(99_999, 81, 100))
     elif kind == "stats_logged":
         yield command_trace(StatsLogged(10.0, 3.2, 12.5, 2, 1, 0, 0.25, 0.5))
     elif kind == "engine_failed":

@@ -86,3 +86,10 @@ def test_a_wrong_sampling_parameter_is_named(values: dict[str, object], field: s
 def test_a_bias_beyond_the_limits_counts_as_the_limit() -> None:
     params = SamplingParams.model_validate({"logit_bias": {"5": 300, 6: -1e9, "7": 1.5}})
     assert params.logit_bias == {5: 100.0, 6: -100.0, 7: 1.5}
+
+
+def test_a_step_has_a_token_for_every_seat() -> None:
+    with pytest.raises(ConfigError, match=r"max_num_batched_tokens 7 .* 8.* raise it to 8") as why:
+        EngineConfig(max_num_batched_tokens=7).resolve(512)
+    assert why.value.field == "max_num_batched_tokens"
+    EngineConfig(max_num_batched_tokens=8).resolve(512)

@@ -79,3 +79,48 @@ def test_a_wrong_workload_ends_the_command_with_2(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "engine.conformance", str(path)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2 and "Traceback" not in done.stderr and "w.json" in done.stderr
+
+
+def write_workload(path: Path, config: dict[str, Any], **request: Any) -> Path:
+    asked = {"id": "a", "prompt_token_ids": [1], "max_tokens": 1, **request}
+    path.write_text(json.dumps({"name": "w", "config": config, "requests": [asked]}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("request_fields", "named"),
+    [
+        ({"stop_at": 1}, "requests.0: .*stop_at needs stop_token_ids"),
+        ({"prompt_token_ids": [2**64]}, "requests.0.prompt_token_ids.0: must be less than"),
+        ({"stop_token_ids": [2**64]}, "requests.0.stop_token_ids.0: must be less than"),
+        ({"min_tokens": -1}, "requests.0.min_tokens: must be 0 or more"),
+        ({"min_tokens": 2}, "requests.0.min_tokens: 2 is more than max_tokens"),
+        ({"stop_token_ids": list(range(65))}, "requests.0.stop_token_ids: .*at most 64"),
+    ],
+)
+def test_a_wrong_request_is_named_with_its_path(
+    tmp_path: Path, request_fields: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(WorkloadError, match=named):
+        load_workload(write_workload(tmp_path / "w.json", {}, **request_fields))
+
+
+@pytest.mark.parametrize("reserve", [True, False])  # never admitted; admitted again and again
+def test_a_request_that_never_ends_is_told_soon(tmp_path: Path, reserve: bool) -> None:
+    config = {"num_gpu_blocks": 3, "scheduler_reserve_full_isl": reserve, "max_model_len": 100}
+    config["max_num_batched_tokens"] = 16
+    path = write_workload(tmp_path / "w.json", config, prompt_token_ids=[1] * 90)
+    lines: list[dict[str, Any]] = []
+    with pytest.raises(WorkloadError, match="cannot hold a; raise config.num_gpu_blocks"):
+        for line in run(path):
+            lines.append(line)
+    assert len(lines) <= (3 if reserve else 104)
+
+
+def test_a_reader_that_leaves_early_gets_no_traceback() -> None:
+    command = [sys.executable, "-m", "engine.conformance", str(workload_path("01-single"))]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(30) == 1

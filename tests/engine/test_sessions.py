@@ -107,6 +107,10 @@ def test_an_engine_unseen_for_half_an_hour_is_put_to_rest(sessions: Sessions, cl
     assert fresh.config.num_gpu_blocks == 10
     notice = sessions.notice(key)
     assert notice is not None and "30 minutes" in notice
+    fresh.run()
+    assert sessions.notice(key) is None
+    fresh.reset()
+    assert sessions.notice(key) is None
 
 
 def test_a_touch_is_a_visit(sessions: Sessions, clock: Clock) -> None:

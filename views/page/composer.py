@@ -14,9 +14,11 @@ from views.page.drafts import ComposerError, compose, count
 from views.page.guard import guarded
 from views.page.presets import PRESETS, Preset, preset_by_id
 from views.page.settings_form import apply, named
+from views.page.tab_engine import find_engine
 from views.page.words import sentence
 
 _IDLE = "Send a prompt, then press Run, or Phase to go through one step piece by piece."
+_PRESSED_TWICE = "Pressed twice within a second, it was sent once: Requests has copies."
 _NEXT = {
     "paused": "Press Run, or Phase to go through a step piece by piece.",
     "running": "The engine is running.",
@@ -69,7 +71,7 @@ def _prompt(fields: state.Fields, llm: AsyncLLM | None, settings: dict[str, Any]
             icon=":material/send:",
             disabled=llm is None,
             on_click=_send,
-            args=(llm, settings),  # those that the page has announced, and no others
+            args=(settings,),  # those that the page has announced, and no others
         )
 
 
@@ -171,13 +173,21 @@ def _take(preset_id: str) -> None:
 
 
 @guarded
-def _send(llm: AsyncLLM | None, settings: dict[str, Any]) -> None:
+def _send(settings: dict[str, Any]) -> None:
+    # Not the engine that the page was drawn with: that one may have been put to rest since.
+    found = find_engine(state.session_key())
+    llm = found.llm
     if llm is None:
-        state.say("error", "The engine is not ready yet; your text is still here.")
+        why = found.trouble or "The engine is not ready yet"
+        state.say("error", f"{sentence(why)} Your text is still here.")
+        return
+    draft = state.draft()
+    if state.sent_just_now(draft):
+        _pressed_twice()
         return
     was_reset = ""
     try:
-        submissions = compose(state.draft())
+        submissions = compose(draft)
         if settings:
             trouble = apply(llm, settings)
             if trouble:
@@ -192,12 +202,19 @@ def _send(llm: AsyncLLM | None, settings: dict[str, Any]) -> None:
     except (ComposerError, ConfigError, EngineError) as error:
         state.say("error", f"{was_reset}{sentence(str(error))}")
         return
-    state.mark_sent()
+    state.mark_sent(draft)
     number = len(submissions)
     what = "1 request" if number == 1 else f"{number} requests"
     # What is to be seen holds only for the preset as it is, in an engine that has nothing else.
     watch = _what_to_watch(llm) if llm.num_unfinished <= number else ""
     state.say("sent", f"{was_reset}{what} sent. {_NEXT[llm.mode]} {watch}".rstrip())
+
+
+def _pressed_twice() -> None:
+    """Say so, once, behind what the first press led to."""
+    note = state.note()
+    if note is not None and not note.text.endswith(_PRESSED_TWICE):
+        state.say(note.kind, f"{note.text} {_PRESSED_TWICE}")
 
 
 def _what_to_watch(llm: AsyncLLM) -> str:

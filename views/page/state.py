@@ -27,9 +27,12 @@ _NOTE = "gb-note"
 _PRESET = "gb-preset"
 _KEEP = "gb-keep-settings"
 _SENT = "gb-sent"
+_SENT_DRAFT = "gb-sent-draft"
 _FIELDS = "gb-fields"
 
 FIRST_PROMPT = "The capital of France is"
+DOUBLE_CLICK_SECONDS = 1.0
+_clock = time.monotonic
 
 
 class Note(NamedTuple):
@@ -108,9 +111,18 @@ def forget_note() -> None:
     st.session_state.pop(_NOTE, None)
 
 
-def mark_sent() -> None:
-    """Remember that something was sent, for the workspace to show the engine that got it."""
+def mark_sent(draft: Draft) -> None:
+    """Remember what was sent and when, also for the workspace to show the engine that got it."""
     st.session_state[_SENT] = max(int(time.time() * 1000), last_sent() + 1)
+    st.session_state[_SENT_DRAFT] = (draft, _clock())
+
+
+def sent_just_now(draft: Draft) -> bool:
+    """Return whether this very draft was sent a moment ago, as by the second press of a double
+    click: the page is drawn anew after the first, and then takes the second as one of its own.
+    """
+    sent, when = st.session_state.get(_SENT_DRAFT) or (None, 0.0)
+    return sent == draft and _clock() - when < DOUBLE_CLICK_SECONDS
 
 
 def last_sent() -> int:

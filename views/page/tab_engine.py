@@ -81,9 +81,11 @@ def _about_engine(llm: AsyncLLM, key: str | None) -> None:
         st.info(notice)
     if llm.failed is not None:
         st.error(sentence(llm.failed))
-        st.button("Reset the engine", key="gb-reset-failed", on_click=_reset, args=(llm,))
+        st.button("Reset the engine", key="gb-reset-failed", on_click=_reset)
 
 
 @guarded
-def _reset(llm: AsyncLLM) -> None:
-    llm.reset()
+def _reset() -> None:
+    llm = find_engine(state.session_key()).llm
+    if llm is not None and llm.failed is not None:  # it may have been put to rest since
+        llm.reset()

@@ -181,7 +181,53 @@ def test_only_what_was_sent_calls_for_the_own_engine(server: Server) -> None:
     prompt(page).input("Hello")
     click(page, "gb-send")
     first = page.session_state["gb-sent"]
+    prompt(page).input("Hello again")
     assert click(page, "gb-send").session_state["gb-sent"] > first
+
+
+def test_a_double_click_sends_once_and_says_so(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(state, "_clock", lambda: now)
+    page = open_page()
+    prompt(page).input("Hello")
+    for _ in range(3):
+        click(page, "gb-send")
+    assert server.llm.num_unfinished == 1
+    assert words(page).count("1 request sent.") == words(page).count("it was sent once") == 1
+    prompt(page).input("Hello!")  # another prompt is no second press, however soon
+    click(page, "gb-send")
+    assert server.llm.num_unfinished == 2 and "it was sent once" not in words(page)
+    now += state.DOUBLE_CLICK_SECONDS
+    click(page, "gb-send")
+    assert server.llm.num_unfinished == 3
+
+
+def test_a_send_reaches_the_engine_that_came_after_a_rest(server: Server) -> None:
+    server.llm.reset(EngineConfig(max_num_seqs=5))
+    page, before = open_page(), server.llm
+    server.sessions.idle_seconds = 0
+    server.sessions.sweep()
+    server.sessions.idle_seconds = 1800
+    prompt(page).input("Hello")
+    click(page, "gb-send")
+    assert before.closed and server.llm is not before
+    assert server.llm.num_unfinished == 1 and server.llm.config.max_num_seqs == 5
+    assert "1 request sent." in words(page)
+
+
+def test_the_notice_of_a_rest_goes_with_the_next_command(server: Server) -> None:
+    assert server.llm
+    server.sessions.idle_seconds = 0
+    server.sessions.sweep()
+    server.sessions.idle_seconds = 1800
+    page = open_page()
+    assert "put to rest" in words(page) and "put to rest" in words(settled(page.run()))
+    server.llm.step()
+    assert "put to rest" not in words(settled(page.run()))
+    server.llm.reset()
+    assert "put to rest" not in words(settled(page.run()))
 
 
 def test_settings_are_applied_by_a_reset(server: Server) -> None:

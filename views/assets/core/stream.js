@@ -114,7 +114,10 @@ export class EngineLink {
       store.modelStatus = null;
       store.begin(header);
     });
-    on("records", (records) => store.append(records));
+    on("records", (records) => {
+      store.append(records);
+      if (store.notice?.kind === "info") store.tell(null, ""); // it was about the time before
+    });
     on("status", (status) => {
       store.modelStatus = status;
       store.changed();

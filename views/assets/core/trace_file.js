@@ -16,7 +16,7 @@ const MAX_CHARACTERS = 400_000_000;
  */
 export const FACTS = {
   request_submitted: { request: "s", num_prompt_tokens: "n", max_tokens: "n", source: "s" },
-  request_refused: { request: "s", num_prompt_tokens: "n" },
+  request_refused: { request: "s" },
   request_arrived: { request: "s", num_prompt_tokens: "n", waiting: "n" },
   request_aborted: { request: "s", status: "s" },
   prefix_cache_reset: { done: "b", dropped: "n" },

@@ -13,8 +13,7 @@ export const EVENT_PHRASES = {
   request_submitted: (f) =>
     `${f.request} is submitted${SOURCES[f.source] ?? ""}: ` +
     `${plural(f.num_prompt_tokens, "prompt token")}, at most ${f.max_tokens} to generate`,
-  request_refused: (f, e) =>
-    `${f.request} is refused with ${plural(f.num_prompt_tokens, "prompt token")}${colon(e.reason)}`,
+  request_refused: (f, e) => `${f.request} is refused${colon(e.reason)}`,
   request_arrived: (f) =>
     `${f.request} joins the waiting queue with ${plural(f.num_prompt_tokens, "prompt token")}, ` +
     `${f.waiting} in it now`,
