@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -11,21 +10,13 @@ import pytest
 
 import engine  # noqa: F401  (sets OMP_WAIT_POLICY before any test imports torch)
 from engine.model_loader import LoadedModel, load_model
-from scripts.setup import find_browser
+from tests.chromium import chromium
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 os.environ.pop("MODEL", None)  # the tests name the models they need
 os.environ["HF_HUB_OFFLINE"] = "1"  # and ask no Hub
-
-BROWSER_FLAGS = (
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -54,19 +45,6 @@ def default_model() -> LoadedModel:
 
 
 @pytest.fixture(scope="session")
-def chromium_path() -> str | None:
-    """An installed Chromium or Chrome, or None where Playwright's own is to be used."""
-    return find_browser()
-
-
-@pytest.fixture(scope="session")
-def browser(chromium_path: str | None) -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright
-
-    # Chromium's sandbox refuses to run as root, as which containers and CI machines run.
-    as_root = sys.platform == "linux" and os.geteuid() == 0
-    flags = [*BROWSER_FLAGS, *(["--no-sandbox"] if as_root else [])]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=flags)
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
         yield browser
-        browser.close()

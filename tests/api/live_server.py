@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
-import uvicorn
 from starlette.applications import Starlette
 
 from engine.api.guard import guards
@@ -20,6 +17,7 @@ from engine.api.serve import lifespan_of
 from engine.api.server import routes
 from engine.async_llm import AsyncLLM
 from engine.sessions import Sessions
+from tests.servers import in_thread
 from views.page.server_config import content_security_policy
 
 
@@ -52,16 +50,8 @@ def serving(sessions: Sessions) -> Iterator[Server]:
         middleware=guards(content_security_policy()),
         lifespan=lifespan_of(sessions),
     )
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="info", timeout_graceful_shutdown=1))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    try:
-        eventually(lambda: server.started)
-        yield Server(f"http://127.0.0.1:{listener.getsockname()[1]}", sessions)
-    finally:
-        server.should_exit = True
-        thread.join(10)
+    with in_thread(app, log_level="info") as url:
+        yield Server(url, sessions)
 
 
 class Events:

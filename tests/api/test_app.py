@@ -2,70 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from queue import Empty, Queue
 
 import httpx
 import pytest
 
 from tests.api.live_server import Events
+from tests.servers import ROOT, AppProcess
 from views.architecture import DEFAULT_DOCUMENT, load_document
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-class App:
-    """A process that serves the application."""
-
-    def __init__(self, command: list[str], cwd: Path = ROOT, **environ: str):
-        self.process = subprocess.Popen(
-            [sys.executable, *command],
-            cwd=cwd,
-            env={**os.environ, "MODEL": "tiny-random", "HOST": "", **environ},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self.lines: list[str] = []
-        self._queue: Queue[str] = Queue()
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append(line)
-            self._queue.put(line)
-
-    def wait_for(self, pattern: str, seconds: float = 60) -> str:
-        """The first group of the first line that matches."""
-        deadline = time.monotonic() + seconds
-        while True:
-            try:
-                line = self._queue.get(timeout=max(0.0, deadline - time.monotonic()))
-            except Empty:
-                raise AssertionError(f"no {pattern!r} in {self.lines}") from None
-            match = re.search(pattern, line)
-            if match:
-                return match[1]
-
-    def end(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
 
 
 @pytest.fixture
-def started() -> Iterator[list[App]]:
-    apps: list[App] = []
+def started() -> Iterator[list[AppProcess]]:
+    apps: list[AppProcess] = []
     yield apps
     for app in apps:
         app.end()
@@ -85,9 +39,9 @@ def free_port() -> int:
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_python_app_serves_from_anywhere_and_ends_with_open_streams(
-    started: list[App], tmp_path: Path, ending: signal.Signals
+    started: list[AppProcess], tmp_path: Path, ending: signal.Signals
 ) -> None:
-    app = App([str(ROOT / "app.py")], cwd=tmp_path, PORT="0")
+    app = AppProcess([str(ROOT / "app.py")], cwd=tmp_path, PORT="0")
     started.append(app)
     url = app.wait_for(r"(http://127\.0\.0\.1:\d+)")
     # The page is there before the model is.
@@ -131,13 +85,13 @@ def post_and_wait(url: str, key: str) -> None:
 
 
 @pytest.mark.parametrize("command", [["-m", "uvicorn", "app:app"], ["-m", "streamlit", "run"]])
-def test_other_ways_to_start_it(started: list[App], command: list[str]) -> None:
+def test_other_ways_to_start_it(started: list[AppProcess], command: list[str]) -> None:
     port = free_port()
     if "streamlit" in command:
         command = [*command, "app.py", "--server.port", str(port)]
     else:
         command = [*command, "--port", str(port)]
-    app = App(command)
+    app = AppProcess(command)
     started.append(app)
     url = f"http://127.0.0.1:{port}"
     app.wait_for(rf"({port})")
@@ -157,18 +111,18 @@ def test_other_ways_to_start_it(started: list[App], command: list[str]) -> None:
 
 
 @pytest.mark.parametrize("port", ["eighty", "-1", "65536"])
-def test_a_bad_port_is_one_clear_line(started: list[App], port: str) -> None:
-    app = App(["app.py"], PORT=port)
+def test_a_bad_port_is_one_clear_line(started: list[AppProcess], port: str) -> None:
+    app = AppProcess(["app.py"], PORT=port)
     started.append(app)
     assert app.process.wait(30) == 1
     app.wait_for(f"(PORT is '{port}'; it must be a number)", 5)
     assert len(app.lines) == 1
 
 
-def test_a_port_in_use_is_one_clear_line(started: list[App]) -> None:
+def test_a_port_in_use_is_one_clear_line(started: list[AppProcess]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        app = App(["app.py"], PORT=str(port))
+        app = AppProcess(["app.py"], PORT=str(port))
         started.append(app)
         assert app.process.wait(30) == 1
         app.wait_for(f"(cannot listen at 127.0.0.1:{port})", 5)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import socket
-import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
@@ -21,6 +17,7 @@ from engine.api.guard import guards
 from engine.api.serve import lifespan_of
 from engine.api.server import routes
 from engine.sessions import Sessions
+from tests.servers import in_thread
 from views.architecture import load_document, load_page
 from views.page.server_config import content_security_policy
 
@@ -67,18 +64,8 @@ def stage_server(sessions: Sessions) -> Iterator[StageServer]:
         middleware=guards(content_security_policy()),
         lifespan=lifespan_of(sessions),
     )
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    try:
-        until = time.monotonic() + 20
-        while not server.started and time.monotonic() < until:
-            time.sleep(0.02)
-        yield StageServer(f"http://127.0.0.1:{listener.getsockname()[1]}", sessions)
-    finally:
-        server.should_exit = True
-        thread.join(10)
+    with in_thread(app) as url:
+        yield StageServer(url, sessions)
 
 
 async def _page(request: Request) -> Response:

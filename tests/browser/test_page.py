@@ -6,15 +6,11 @@ What is drawn is compared with the engine's own log (`GET /api/trace`), fetched 
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 import threading
 import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,11 +18,11 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 
 from engine.events import STEP_PHASES
 from engine.trace import State, merge_patch
+from tests.servers import ROOT, running_app
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
-ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "test-results"
 READY = (
     "[data-testid=stApp][data-test-connection-state=CONNECTED][data-test-script-state=notRunning]"
@@ -34,7 +30,6 @@ READY = (
 VIEWS = ("request-lifecycle", "block-allocation", "cuda-acceleration")
 PANELS = ("lifecycle", "blocks", "graph")
 PROMPT = "The capital of France is"
-START_SECONDS = 60
 # The store is one module for the whole page, so the test sees the one that is drawn.
 IN_SIGHT = """element => {
   const box = element.getBoundingClientRect();
@@ -45,35 +40,11 @@ STORE = "async () => { const s = (await import('/assets/workspace.js')).store();
 
 
 @pytest.fixture(scope="module")
-def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server_url() -> Iterator[str]:
     """`python app.py` with the default model, on any free port."""
-    log = tmp_path_factory.mktemp("server") / "log.txt"
-    environment = {**os.environ, "PORT": "0", "HOST": "127.0.0.1", "PYTHONUNBUFFERED": "1"}
-    environment.pop("MODEL", None)
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [sys.executable, "app.py"], cwd=ROOT, env=environment, stdout=output, stderr=output
-        )
-    try:
-        yield wait_for_address(process, log)
-    finally:
-        process.terminate()
-        try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-    assert "Traceback" not in log.read_text(), log.read_text()
-
-
-def wait_for_address(process: subprocess.Popen[bytes], log: Path) -> str:
-    pause = threading.Event()
-    for _ in range(START_SECONDS * 5):
-        found = re.search(r"Glassbox is at (http://\S+)", log.read_text())
-        if found:
-            return found[1]
-        assert process.poll() is None, f"the server ended:\n{log.read_text()}"
-        pause.wait(0.2)
-    raise AssertionError(f"the server did not start in {START_SECONDS} s:\n{log.read_text()}")
+    with running_app(model="") as (app, url):
+        yield url
+    assert "Traceback" not in "".join(app.lines), "".join(app.lines)
 
 
 @dataclass
