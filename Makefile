@@ -1,11 +1,12 @@
 # make run      the page at http://127.0.0.1:8501 (HOST=, PORT=, MODEL= to change that)
 # make setup    environment and model only
 # make test     formatting, types, every test (ARGS= goes to pytest)
+# make bench    what is measured (ARGS= names of benchmarks), see benchmarks/README.md
 # make clean    removes the environment and all caches of this folder, not the downloaded model
 #
 # PYTHON= names the Python to build .venv with; PIP_ARGS= is passed to pip.
 
-.PHONY: run setup test clean environment test-environment model
+.PHONY: run setup test bench clean environment test-environment model
 .DEFAULT_GOAL := run
 
 # The user's python3 where it is new enough, else the newest one that answers (a pyenv shim may
@@ -28,8 +29,11 @@ setup: environment model
 test: test-environment model
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/mypy engine views lessons
+	.venv/bin/mypy engine views lessons benchmarks
 	@.venv/bin/python -m pytest $(ARGS)
+
+bench: test-environment model
+	@.venv/bin/python -m benchmarks $(ARGS)
 
 environment:
 	@$(SETUP) run

@@ -24,8 +24,10 @@ _CHAT_TEMPLATE = (
 )
 
 
-def tiny_llama(seed: int = _SEED, attn_implementation: str = "sdpa") -> LlamaForCausalLM:
-    """4 layers of width 64, 4 query heads on 2 KV heads of 16, 259 tokens, 2,048 positions, fp32.
+def tiny_llama(
+    seed: int = _SEED, attn_implementation: str = "sdpa", num_layers: int = 4
+) -> LlamaForCausalLM:
+    """Layers of width 64, 4 query heads on 2 KV heads of 16, 259 tokens, 2,048 positions, fp32.
 
     The caller's random state is left as it was.
     """
@@ -36,7 +38,7 @@ def tiny_llama(seed: int = _SEED, attn_implementation: str = "sdpa") -> LlamaFor
         vocab_size=len(_SPECIAL_TOKENS) + 256,
         hidden_size=64,
         intermediate_size=128,
-        num_hidden_layers=4,
+        num_hidden_layers=num_layers,
         num_attention_heads=4,
         num_key_value_heads=2,
         head_dim=16,

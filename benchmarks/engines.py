@@ -1,0 +1,167 @@
+"""Engines to measure: a batch of requests in decode, with its log or without."""
+
+from __future__ import annotations
+
+import time
+from math import ceil
+from typing import NamedTuple
+
+from engine.async_llm import model_facts, package_versions
+from engine.config import EngineConfig, SamplingParams
+from engine.core import EngineCore
+from engine.events import CODE_OF_REASON, Event, Facts, Patch, Phase, Reason, StepDispatched
+from engine.model_loader import LoadedModel
+from engine.model_runner import ModelRunner
+from engine.module_timer import ModuleTimer, ModuleTimes
+from engine.output_processor import OutputProcessor
+from engine.request import Request
+from engine.trace import SCHEMA_VERSION, Changes, Trace, TraceHeader
+
+PROMPT_TOKENS = 32
+WARM_STEPS = 4  # the first is the prefill
+
+
+class Dispatched(NamedTuple):
+    """How a step ran, and the code of the reason where that is eagerly."""
+
+    mode: str
+    reason: str
+
+
+class Decoding:
+    """An engine whose `batch` requests are all in decode, and go on for `steps` steps."""
+
+    def __init__(
+        self, model: LoadedModel, batch: int, steps: int, *, enforce_eager: bool = False
+    ) -> None:
+        tokens = PROMPT_TOKENS + WARM_STEPS + steps
+        config = EngineConfig(
+            num_gpu_blocks=1 + batch * ceil(tokens / 16),
+            max_num_batched_tokens=batch * PROMPT_TOKENS,
+            max_num_seqs=batch,
+            enforce_eager=enforce_eager,
+        )
+        self.config = config.resolve(model.max_model_len)
+        self.trace = self._make_trace(model)
+        outputs = OutputProcessor(model.tokenizer, self.trace)
+        runner = ModelRunner(model, self.config, self.trace, self._make_timer())
+        self.core = self._make_core(runner, outputs)
+        for number in range(batch):
+            self._add(model, outputs, number, tokens - PROMPT_TOKENS)
+        for _ in range(WARM_STEPS):
+            self.core.step()
+
+    def _add(
+        self, model: LoadedModel, outputs: OutputProcessor, number: int, max_tokens: int
+    ) -> None:
+        first = 3 + number * PROMPT_TOKENS
+        ids = [3 + (first + i) % (model.vocab_size - 3) for i in range(PROMPT_TOKENS)]
+        params = SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True)
+        request = Request(f"r{number}", ids, params, model.eos_token_ids)
+        outputs.add_request(request, "", "benchmark")
+        self.core.add_request(request, "benchmark")
+
+    def _make_trace(self, model: LoadedModel) -> Trace:
+        return Trace(trace_header(model, self.config))
+
+    def _make_timer(self) -> ModuleTimer | None:
+        return None
+
+    def _make_core(self, runner: ModelRunner, outputs: OutputProcessor) -> EngineCore:
+        return EngineCore(self.config, runner, self.trace, outputs)
+
+    def step(self) -> float:
+        """Run a step; how long it took, in milliseconds."""
+        began = time.perf_counter()
+        self.core.step()
+        return (time.perf_counter() - began) * 1e3
+
+    def forward_ms(self) -> float:
+        """How long the last step's phase `execute` took, as its log has it."""
+        for record in reversed(self.trace.records):
+            if isinstance(record, Patch) and record.phase is Phase.EXECUTE:
+                return (record.duration_us or 0.0) / 1e3
+        raise AssertionError("no step has run")
+
+    def dispatch(self) -> Dispatched:
+        """How the last step ran, as its log has it."""
+        for record in reversed(self.trace.records):
+            if isinstance(record, Event) and isinstance(record.facts, StepDispatched):
+                why = "" if record.reason is None else CODE_OF_REASON[type(record.reason)]
+                return Dispatched(record.facts.mode, why)
+        raise AssertionError("no step has run")
+
+
+class UnloggedDecoding(Decoding):
+    """The same without its log: no events, no patches, no books of what changed, no timed modules.
+
+    What stays is the making of the events' facts, which is written where things happen.
+    """
+
+    def _make_trace(self, model: LoadedModel) -> Trace:
+        return NoTrace(trace_header(model, self.config))
+
+    def _make_timer(self) -> ModuleTimer:
+        return NoTimer()
+
+    def _make_core(self, runner: ModelRunner, outputs: OutputProcessor) -> EngineCore:
+        return UnloggedCore(self.config, runner, self.trace, outputs)
+
+
+class NoTrace(Trace):
+    """Keeps nothing."""
+
+    def begin_phase(self, step: int, phase: Phase) -> None:
+        """Nothing will belong to it."""
+
+    def event(
+        self, facts: Facts, reason: Reason | None = None, duration_us: float | None = None
+    ) -> None:
+        """Drop it."""
+
+    def end_phase(self, changes: Changes) -> None:
+        """Drop them."""
+
+
+class NoTimer(ModuleTimer):
+    """Hooks into nothing and times nothing."""
+
+    def __init__(self) -> None:
+        pass
+
+    def start(self) -> None:
+        """No clock starts."""
+
+    def enter(self, kind: str) -> None:
+        """Not noted."""
+
+    def leave(self) -> None:
+        """Not noted."""
+
+    def stop(self) -> ModuleTimes:
+        """No times."""
+        return ModuleTimes((), (), (), 0.0)
+
+
+class UnloggedCore(EngineCore):
+    """Never asks its parts what changed; only keeps what they would tell from piling up."""
+
+    def _end_phase(self) -> None:
+        self.scheduler.touched.clear()
+        self.recorder.pool.touched.clear()
+        if self.output_processor is not None:
+            self.output_processor.take_changes()
+
+
+def trace_header(model: LoadedModel, config: EngineConfig) -> TraceHeader:
+    """As `AsyncLLM` writes it."""
+    return TraceHeader(
+        schema_version=SCHEMA_VERSION,
+        trace_id="benchmark",
+        config=config.model_dump(mode="json"),
+        model=model_facts(model),
+        document="",
+        versions=package_versions(),
+        started_at=time.time(),
+        state={},
+    )

@@ -1,0 +1,1 @@
+"""How benchmarks run, what they return and where it goes; knows nothing of what they measure."""

@@ -1,0 +1,43 @@
+"""What the log costs: steps with it and without it, by turns, eight requests in decode.
+
+README.md, "logging_share", says what counts as logging.
+"""
+
+from __future__ import annotations
+
+import gc
+
+from benchmarks.engines import Decoding, UnloggedDecoding
+from benchmarks.harness.effort import Effort
+from benchmarks.harness.figures import Figure, Goal, at_most, figure
+from benchmarks.harness.pairs import by_turns
+from engine.model_loader import load_model
+from engine.model_loader.fetch import DEFAULT_MODEL
+from engine.model_loader.tiny import TINY_MODEL
+
+BATCH = 8
+DEFAULT_PAIRS, TINY_PAIRS = 60, 600
+GOAL = at_most(5.0)  # percent; of the default model's step
+
+
+def measure(effort: Effort) -> list[Figure]:
+    """On the default model, and on a tiny one whose steps are little but bookkeeping."""
+    return [
+        *log_cost(DEFAULT_MODEL, "default model", effort.samples(DEFAULT_PAIRS), GOAL),
+        *log_cost(TINY_MODEL, "tiny model", effort.samples(TINY_PAIRS), None),
+    ]
+
+
+def log_cost(name: str, called: str, count: int, goal: Goal | None) -> list[Figure]:
+    """Two engines by turns; each has a copy of the weights, as the log hooks into the modules."""
+    with_log = Decoding(load_model(name), BATCH, count)
+    without = UnloggedDecoding(load_model(name), BATCH, count)
+    gc.collect()
+    gc.freeze()  # as the server does
+    pairs = by_turns(with_log.step, without.step, count)
+    return [
+        figure(f"{called}, step with log", "ms", [a for a, _ in pairs]),
+        figure(f"{called}, step without log", "ms", [b for _, b in pairs]),
+        figure(f"{called}, log's cost a step", "µs", [(a - b) * 1e3 for a, b in pairs]),
+        figure(f"{called}, log's share", "%", [(a - b) / a * 100 for a, b in pairs], goal),
+    ]

@@ -1,0 +1,39 @@
+"""A recorded trace to play: the tiny model under a mixed load, made by the real engine."""
+
+from __future__ import annotations
+
+import random
+
+from benchmarks.engines import trace_header
+from engine.config import EngineConfig, SamplingParams
+from engine.core import EngineCore
+from engine.model_loader import load_model
+from engine.model_loader.tiny import TINY_MODEL
+from engine.model_runner import ModelRunner
+from engine.output_processor import OutputProcessor
+from engine.request import Request
+from engine.trace import Trace
+
+SEED = 7
+UNFINISHED = 10  # more than the default engine has seats for: some always wait
+
+
+def recorded_trace(steps: int) -> str:
+    """JSON Lines of so many steps: chunked prefills, full batches, evictions, a waiting queue."""
+    model = load_model(TINY_MODEL)
+    config = EngineConfig().resolve(model.max_model_len)
+    trace = Trace(trace_header(model, config))
+    outputs = OutputProcessor(model.tokenizer, trace)
+    core = EngineCore(config, ModelRunner(model, config, trace), trace, outputs)
+    chance = random.Random(SEED)
+    for step in range(steps):
+        while len(outputs.open) < UNFINISHED:
+            ids = [chance.randrange(3, model.vocab_size) for _ in range(chance.randrange(8, 120))]
+            params = SamplingParams(
+                temperature=0.0, max_tokens=chance.randrange(8, 60), ignore_eos=True
+            )
+            request = Request(f"r{step}-{len(outputs.open)}", ids, params, model.eos_token_ids)
+            outputs.add_request(request, "", "benchmark")
+            core.add_request(request, "benchmark")
+        core.step()
+    return "\n".join(trace.lines()) + "\n"

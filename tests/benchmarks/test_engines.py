@@ -1,0 +1,49 @@
+"""The engines that benchmarks compare do the same work."""
+
+from __future__ import annotations
+
+from benchmarks.engines import PROMPT_TOKENS, WARM_STEPS, Decoding, UnloggedDecoding
+from benchmarks.recording import recorded_trace
+from benchmarks.replay import LAUNCH_BOUND_LAYERS, decode, launch_bound_model
+from engine.core import EngineCore
+from engine.events import STEP_PHASES
+from engine.model_loader import load_model
+from engine.trace import Trace
+
+STEPS = 20
+
+
+def tokens(core: EngineCore) -> list[list[int]]:
+    """Of all requests, prompts included."""
+    return [request.all_token_ids for request in core.scheduler.requests.values()]
+
+
+def test_an_engine_without_its_log_writes_nothing_and_decodes_the_same() -> None:
+    logged = Decoding(load_model("tiny-random"), 3, STEPS)
+    silent = UnloggedDecoding(load_model("tiny-random"), 3, STEPS)
+    model = silent.core.runner.model.model  # type: ignore[attr-defined]
+    assert not any(module._forward_hooks for module in model.modules())
+    for _ in range(STEPS - 1):
+        logged.step()
+        silent.step()
+    assert tokens(silent.core) == tokens(logged.core)
+    assert {len(ids) for ids in tokens(silent.core)} == {PROMPT_TOKENS + WARM_STEPS + STEPS - 1}
+    assert silent.trace.records == [] and logged.trace.records
+    assert not silent.core.scheduler.touched and not silent.core.recorder.pool.touched
+
+
+def test_the_launch_bound_model_runs_and_says_how() -> None:
+    model = launch_bound_model()
+    assert len(model.model.model.layers) == LAUNCH_BOUND_LAYERS
+    engine = Decoding(model, 2, 3, enforce_eager=True)
+    found = decode(engine)
+    assert 0 < found.forward_ms < found.step_ms and not found.replayed
+    assert engine.dispatch().reason == "enforce_eager"
+
+
+def test_a_recording_has_all_its_steps() -> None:
+    trace = Trace.parse(recorded_trace(30).splitlines())
+    assert trace.records[-1].step == 29
+    assert {record.phase for record in trace.records} >= set(STEP_PHASES)
+    queue = trace.state()["queues"]
+    assert queue["waiting"]["length"] > 0 and queue["running"]["length"] > 1
