@@ -13,7 +13,7 @@ from engine.events import CODE_OF_REASON, Event, Facts, Patch, Phase, Reason, St
 from engine.model_loader import LoadedModel
 from engine.model_runner import ModelRunner
 from engine.module_timer import ModuleTimer, ModuleTimes
-from engine.output_processor import OutputProcessor
+from engine.output_processor import OutputProcessor, RequestStream
 from engine.request import Request
 from engine.trace import SCHEMA_VERSION, Changes, Trace, TraceHeader
 
@@ -47,19 +47,11 @@ class Decoding:
         runner = ModelRunner(model, self.config, self.trace, self._make_timer())
         self.core = self._make_core(runner, outputs)
         for number in range(batch):
-            self._add(model, outputs, number, tokens - PROMPT_TOKENS)
+            first = number * PROMPT_TOKENS
+            ids = [3 + (first + i) % (model.vocab_size - 3) for i in range(PROMPT_TOKENS)]
+            hand_in(self.core, outputs, model, f"r{number}", ids, tokens - PROMPT_TOKENS)
         for _ in range(WARM_STEPS):
             self.core.step()
-
-    def _add(
-        self, model: LoadedModel, outputs: OutputProcessor, number: int, max_tokens: int
-    ) -> None:
-        first = 3 + number * PROMPT_TOKENS
-        ids = [3 + (first + i) % (model.vocab_size - 3) for i in range(PROMPT_TOKENS)]
-        params = SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True)
-        request = Request(f"r{number}", ids, params, model.eos_token_ids)
-        outputs.add_request(request, "", "benchmark")
-        self.core.add_request(request, "benchmark")
 
     def _make_trace(self, model: LoadedModel) -> Trace:
         return Trace(trace_header(model, self.config))
@@ -151,6 +143,22 @@ class UnloggedCore(EngineCore):
         self.recorder.pool.touched.clear()
         if self.output_processor is not None:
             self.output_processor.take_changes()
+
+
+def hand_in(
+    core: EngineCore,
+    outputs: OutputProcessor,
+    model: LoadedModel,
+    request_id: str,
+    token_ids: list[int],
+    max_tokens: int,
+) -> None:
+    """Hand a greedy request in that goes on to its `max_tokens`; nobody reads its text."""
+    params = SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True)
+    request = Request(request_id, token_ids, params, model.eos_token_ids)
+    stream = RequestStream(request_id, "", len(token_ids))
+    outputs.add_request(request, "benchmark", stream)
+    core.add_request(request, "benchmark")
 
 
 def trace_header(model: LoadedModel, config: EngineConfig) -> TraceHeader:

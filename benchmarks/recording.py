@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 
-from benchmarks.engines import trace_header
-from engine.config import EngineConfig, SamplingParams
+from benchmarks.engines import hand_in, trace_header
+from engine.config import EngineConfig
 from engine.core import EngineCore
 from engine.model_loader import load_model
 from engine.model_loader.tiny import TINY_MODEL
 from engine.model_runner import ModelRunner
 from engine.output_processor import OutputProcessor
-from engine.request import Request
 from engine.trace import Trace
 
 SEED = 7
@@ -29,11 +28,7 @@ def recorded_trace(steps: int) -> str:
     for step in range(steps):
         while len(outputs.open) < UNFINISHED:
             ids = [chance.randrange(3, model.vocab_size) for _ in range(chance.randrange(8, 120))]
-            params = SamplingParams(
-                temperature=0.0, max_tokens=chance.randrange(8, 60), ignore_eos=True
-            )
-            request = Request(f"r{step}-{len(outputs.open)}", ids, params, model.eos_token_ids)
-            outputs.add_request(request, "", "benchmark")
-            core.add_request(request, "benchmark")
+            key = f"r{step}-{len(outputs.open)}"
+            hand_in(core, outputs, model, key, ids, chance.randrange(8, 60))
         core.step()
     return "\n".join(trace.lines()) + "\n"
