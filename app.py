@@ -1,6 +1,7 @@
 """Glassbox as one ASGI application: the page, the API, the event stream and the assets.
 
-`python app.py` (reads HOST, PORT and MODEL), `streamlit run app.py` and `uvicorn app:app` start it.
+`python app.py` (reads HOST and PORT), `streamlit run app.py` and `uvicorn app:app` start it; all
+three read MODEL and DOCUMENT.
 """
 
 import sys
@@ -14,7 +15,7 @@ from engine.api.guard import guards
 from engine.api.serve import lifespan_of, serve
 from engine.api.server import routes
 from engine.sessions import registry
-from views.architecture import DEFAULT_DOCUMENT, load_document
+from views.architecture import load_document, start_document
 from views.page.server_config import content_security_policy, use_project_settings, warn_only
 
 ROOT = Path(__file__).resolve().parent
@@ -24,7 +25,7 @@ if __name__ == "__main__":
     warn_only()
 
 sessions = registry()
-sessions.document = load_document(DEFAULT_DOCUMENT).title  # for the headers of all logs
+sessions.document = load_document(start_document()).title  # for the headers of all logs
 
 app = st.App(
     ROOT / "views" / "page" / "script.py",

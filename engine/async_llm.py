@@ -320,6 +320,15 @@ class AsyncLLM:
         """
         return self.thread.call(lambda: self._reset(config))
 
+    def name_document(self, title: str) -> None:
+        """Say in the log, and in those of later resets, beside which document it is looked at."""
+
+        def name() -> None:
+            self.document = title
+            self.trace.name_document(title)
+
+        self.thread.post(name)
+
     def close(self) -> None:
         """End every request; nothing may be asked of the engine afterwards."""
         self.thread.call(self._close)

@@ -145,6 +145,11 @@ class Trace:
         for callback in tuple(self.on_phase_end):
             callback()
 
+    def name_document(self, title: str) -> None:
+        """From here on the log says that this architecture document is the one beside it."""
+        with self._lock:
+            self.header = self.header.model_copy(update={"document": title})
+
     def _fold_oldest(self, count: int) -> None:
         """Keep the log's size in bounds: its first steps become part of the base state."""
         with self._lock:

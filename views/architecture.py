@@ -37,9 +37,11 @@ __all__ = [
     "load_page",
     "main",
     "page_document",
+    "start_document",
 ]
 
 DEFAULT_DOCUMENT = Path(__file__).resolve().parent.parent / "architecture.json"
+START_VARIABLE = "DOCUMENT"  # names the document that every visitor sees first
 UNREADABLE = ("file/unreadable", "file/not-utf8")
 
 
@@ -70,7 +72,13 @@ class LoadResult:
         """Return the document for the browser; raise ValueError where there is none."""
         if self.document is None:
             raise ValueError("; ".join(str(item) for item in self.diagnostics))
-        return page_document(self.document, self.bindings, self.sources)
+        return page_document(self.document, self.bindings, self.sources, self.diagnostics)
+
+
+def start_document() -> Path:
+    """Return the document that every visitor sees first."""
+    named = os.environ.get(START_VARIABLE, "").strip()
+    return Path(named).expanduser().resolve() if named else DEFAULT_DOCUMENT
 
 
 def load_document(source: Path | str | bytes) -> LoadResult:

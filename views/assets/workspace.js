@@ -11,19 +11,12 @@ import { Head } from "./page/head.js";
 import { Inspector } from "./page/inspector.js";
 import { Theme } from "./page/theme.js";
 import { Transport } from "./page/transport.js";
-import { messageOf } from "./words/format.js";
+import { panelOf, staticNotice } from "./page/view_panel.js";
+import { messageOf, shortened } from "./words/format.js";
 
-/**
- * View id -> panel module; a view that has none shows the first.
- * @type {Record<string, string>}
- */
-const PANELS = {
-  "request-lifecycle": "./panels/lifecycle.js",
-  "block-allocation": "./panels/blocks.js",
-  "cuda-acceleration": "./panels/graph.js",
-};
-const OTHER_PANEL = PANELS["request-lifecycle"];
 const SHEETS = ["./style.css", "./panels.css"];
+
+/** @import { PageDocument } from "./core/document.js" */
 
 /** How long a workspace that left the page may take to come back. */
 const PHONE = 760; // pixels; a map that is wider has the inspector near
@@ -50,6 +43,8 @@ export function mount(component) {
     workspace = new Workspace(parent, component.setStateValue);
     mounted.set(parent, workspace);
   }
+  const trigger = component.setTriggerValue;
+  workspace.goHome = trigger && (() => trigger("home", true));
   workspace.setDocument(component.data?.document);
   showWhatWasSent(component.data?.sent ?? 0);
   const current = workspace;
@@ -119,7 +114,11 @@ class Workspace {
     this.panel = null;
     /** @type {Map<string, string>} by part, what it could not draw */
     this.faults = new Map();
-    this.panelFile = "";
+    /** The panel's module; what stands there without one is of its document. */
+    this.panelFile = /** @type {string|null} */ (null);
+    this.panelPage = /** @type {PageDocument|null} */ (null);
+    /** @type {(() => void)|undefined} asks for the engine's own map */
+    this.goHome = undefined;
     this.theme = new Theme(this.root, () => this.store.changed());
     this.unsubscribe = this.store.subscribe(() => this.update());
     this.onKey = (/** @type {KeyboardEvent} */ event) => this.pressed(event);
@@ -232,7 +231,7 @@ class Workspace {
       banners.push({
         key: "saved",
         kind: "warn",
-        text: `Saved trace ${store.traceName}: no engine stands behind it.`,
+        text: `Saved trace ${store.traceName}: no engine stands behind it.${otherMap(store)}`,
         act: ["Back to live", () => store.backToLive()],
       });
     }
@@ -274,13 +273,27 @@ class Workspace {
   updatePanel() {
     const { store } = this;
     setAttribute(this.panelArea, "aria-labelledby", store.view ? `gb-tab-${store.view}` : null);
-    const file = Object.hasOwn(PANELS, store.view) ? PANELS[store.view] : OTHER_PANEL;
-    if (file !== this.panelFile) {
+    const file = panelOf(store.document, store.currentView);
+    if (file !== this.panelFile || (!file && this.panelPage !== store.document)) {
       this.panelFile = file;
-      void this.mountPanel(file);
+      this.panelPage = store.document;
+      if (file) void this.mountPanel(file);
+      else this.showNoPanel();
       return;
     }
     this.guarded("panel", () => this.panel?.update());
+  }
+
+  clearPanel() {
+    this.panel?.destroy?.();
+    this.panel = null;
+    this.panelArea.replaceChildren();
+    this.faults.delete("panel");
+  }
+
+  showNoPanel() {
+    this.clearPanel();
+    this.panelArea.append(staticNotice(this.store.document, this.goHome));
   }
 
   /** @param {string} file */
@@ -293,10 +306,7 @@ class Workspace {
       reason = messageOf(error);
     }
     if (file !== this.panelFile) return;
-    this.panel?.destroy?.();
-    this.panel = null;
-    this.panelArea.replaceChildren();
-    this.faults.delete("panel");
+    this.clearPanel();
     if (!module) {
       this.panelArea.append(
         el("div", {
@@ -313,6 +323,16 @@ class Workspace {
       this.panel.update();
     });
   }
+}
+
+/** What is to be said where a trace was recorded beside another map. @param {Store} store */
+function otherMap(store) {
+  const recorded = store.header?.document;
+  if (!recorded || recorded === store.document.meta?.title) return "";
+  return (
+    ` It was recorded under another document, “${shortened(recorded, 80)}”: what happened at ` +
+    "boxes that this map has not is in the panels alone."
+  );
 }
 
 /** @param {string} message of the engine, which may or may not be a sentence already */

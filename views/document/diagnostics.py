@@ -13,6 +13,7 @@ Location = Sequence[str | int]
 # refer to them; add to the list, rename nothing.
 CODES: dict[str, str] = {
     "file/unreadable": "the file is missing, a directory, or may not be read",
+    "file/refused": "a path that does not stay inside the folder of documents",
     "file/not-utf8": "the bytes are not UTF-8 text",
     "file/too-large": "the document is over 2 MB",
     "json/syntax": "the text is not JSON",

@@ -7,16 +7,19 @@ All positions are in the units of `view_box`; `label_at` is the middle of a labe
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypedDict
 
 from views.document import graph as graphs
 from views.document import labels, layout, routing
 from views.document.bindings import Bindings, code_of
+from views.document.diagnostics import Diagnostic, Location, json_path
 from views.document.geometry import Box, Point, around, centred
 from views.document.model import Component, Document
 from views.document.sources import VerifiedSources, pinned_url
 
 MARGIN = 24.0
+WHOLE = "all"  # the id of the view that a document without views gets
 UNVERIFIED = "pinned by the document, not verified"
 
 
@@ -48,6 +51,15 @@ class PagePinnedSource(TypedDict):
     status: str
 
 
+class PageNote(TypedDict):
+    """What can be said against a part of the document, where a reader meets that part."""
+
+    code: str
+    path: str
+    message: str
+    fix: str
+
+
 class PageComponent(TypedDict):
     """A box; `live` is the engine's name for it, or None where it is static."""
 
@@ -66,6 +78,7 @@ class PageComponent(TypedDict):
     pinned_sources: list[PagePinnedSource]
     upstream: list[str]
     downstream: list[str]
+    notes: list[PageNote]
 
 
 class PageBoundary(TypedDict):
@@ -104,6 +117,7 @@ class PageView(TypedDict):
     label: str
     focus: list[str]
     note: str
+    notes: list[PageNote]
 
 
 class PageCard(TypedDict):
@@ -140,8 +154,14 @@ class PageDocument(TypedDict):
     request_path: list[str]
 
 
-def page_document(document: Document, bindings: Bindings, sources: VerifiedSources) -> PageDocument:
+def page_document(
+    document: Document,
+    bindings: Bindings,
+    sources: VerifiedSources,
+    diagnostics: Iterable[Diagnostic] = (),
+) -> PageDocument:
     """Return a legal document as the page draws it; see `PageDocument`."""
+    notes = _Notes(diagnostics)
     boxes = layout.place(document)
     frames = layout.frames(document, boxes)
     graph = graphs.build(document)
@@ -151,16 +171,46 @@ def page_document(document: Document, bindings: Bindings, sources: VerifiedSourc
         live=bindings.live,
         release=sources.release,
         view_box=_view_box(document, [*boxes.values(), *frames], connections),
-        components=_components(document, bindings, sources, boxes, graph),
+        components=_components(document, bindings, sources, boxes, graph, notes),
         boundaries=_boundaries(document, frames),
         connections=connections,
-        views=[
-            PageView(id=v.id, label=v.label, focus=list(v.focus), note=v.note or "")
-            for v in document.meta.views
-        ],
+        views=_views(document, notes),
         cards=[PageCard(dot=c.dot, title=c.title, items=list(c.items)) for c in document.cards],
         request_path=graphs.request_path(graph),
     )
+
+
+class _Notes:
+    """The warnings of a document, by the part that they are about."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self._found = [item for item in diagnostics if item.severity == "warning"]
+
+    def at(self, location: Location) -> list[PageNote]:
+        """Return what is said of this part or of something in it."""
+        here = json_path(location)
+        return [
+            PageNote(code=item.code, path=item.path, message=item.message, fix=item.fix)
+            for item in self._found
+            if item.path == here or item.path.startswith((f"{here}.", f"{here}["))
+        ]
+
+
+def _views(document: Document, notes: _Notes) -> list[PageView]:
+    """Return the document's views; one that shows everything where it has none."""
+    if not document.meta.views:
+        everything = [c.id for c in document.components]
+        return [PageView(id=WHOLE, label="All", focus=everything, note="", notes=[])]
+    return [
+        PageView(
+            id=v.id,
+            label=v.label,
+            focus=list(v.focus),
+            note=v.note or "",
+            notes=notes.at(("meta", "views", i)),
+        )
+        for i, v in enumerate(document.meta.views)
+    ]
 
 
 def _components(
@@ -169,6 +219,7 @@ def _components(
     sources: VerifiedSources,
     boxes: dict[str, Box],
     graph: graphs.Graph,
+    notes: _Notes,
 ) -> list[PageComponent]:
     onward = graphs.forward(graph)
     return [
@@ -191,8 +242,9 @@ def _components(
             pinned_sources=_pinned(document, c),
             upstream=graphs.upstream(onward, c.id),
             downstream=graphs.downstream(onward, c.id),
+            notes=notes.at(("components", i)),
         )
-        for c in document.components
+        for i, c in enumerate(document.components)
     ]
 
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import math
 
+import networkx as nx
+
 from views.document import graph as graphs
+from views.document import labels
 from views.document.geometry import Box, around
 from views.document.model import Boundary, Component, Document, Grid
 
@@ -16,6 +19,11 @@ DEFAULT_SIZE = (140.0, 60.0)
 MARGIN = 60.0
 GAP_X, GAP_Y = 120.0, 90.0
 MAX_ROWS = 8
+BAND_GAP = 150.0  # between two bands of columns, for the lines from one to the other
+ASPECT = 1.7  # width to height of the picture that a map is shown in
+LEAST_PICTURE = 1500.0  # narrower than this, columns are never cut into bands
+MAX_WIDTH = 240.0
+TITLE_SCALE, TITLE_ROOM = 1.3, 24.0  # from a label's width at 11 px to that of a box around it
 BOUNDARY_PAD = 30.0
 BOUNDARY_TITLE = 44.0  # room for its title above the tags of the highest boxes, whatever the pad
 NESTED_TITLE = 26.0  # the same above a frame, which has no tag
@@ -87,15 +95,73 @@ def _size(component: Component, grid: Grid | None) -> tuple[float, float]:
 def _in_layers(
     document: Document, missing: list[Component], fixed: dict[str, Box]
 ) -> dict[str, Box]:
-    sizes = {c.id: _size(c, document.layout) for c in missing}
+    """Lay boxes out in columns, from those that ask to those that answer.
+
+    Columns that do not fit beside each other go on in another band below, as lines of a text do;
+    boxes that nothing connects come last, in rows of their own.
+    """
+    sizes = {c.id: _own_size(c, document.layout) for c in missing}
     graph = graphs.build(document)
     graph.remove_nodes_from(list(fixed))
-    columns = [part for layer in graphs.layers(graph) for part in _parts(layer)]
+    loose = [node for node in graph if not set(nx.all_neighbors(graph, node)) - {node}]
+    graph.remove_nodes_from(loose)
+    width = _fair_width(sizes)
+    columns = [part for layer in graphs.layers(graph) for part in _parts(layer, len(missing))]
+    bands = _bands(columns, sizes, width) + _rows(loose, sizes, width)
     top = max((box.bottom for box in fixed.values()), default=MARGIN - GAP_Y) + GAP_Y
     left = min((box.x for box in fixed.values()), default=MARGIN)
-    tallest = max(_height(column, sizes) for column in columns)
     placed: dict[str, Box] = {}
+    for band in bands:
+        placed |= _band(band, sizes, left, top)
+        top = max(placed[name].bottom for column in band for name in column) + BAND_GAP
+    return placed
+
+
+def _own_size(component: Component, grid: Grid | None) -> tuple[float, float]:
+    """Return a size in which the words can be read, where the document gives none."""
+    if component.size is not None or grid is not None:
+        return _size(component, grid)
+    words = (component.label, component.sublabel or "", component.tag or "")
+    lines = sum(1 for text in words if text)
+    wanted = max(labels.size(text)[0] for text in words) * TITLE_SCALE + TITLE_ROOM
+    height = DEFAULT_SIZE[1] + 16 * max(0, lines - 2)
+    return max(DEFAULT_SIZE[0], min(MAX_WIDTH, round(wanted))), height
+
+
+def _fair_width(sizes: dict[str, tuple[float, float]]) -> float:
+    """Return how wide a picture of so many boxes should be, to be about as high as a screen."""
+    area = sum((w + GAP_X) * (h + GAP_Y) for w, h in sizes.values())
+    return max(LEAST_PICTURE, math.sqrt(area * ASPECT))
+
+
+def _bands(
+    columns: list[list[str]], sizes: dict[str, tuple[float, float]], width: float
+) -> list[list[list[str]]]:
+    """Cut the columns into bands that are no wider than the picture."""
+    bands: list[list[list[str]]] = []
+    used = width + 1
     for column in columns:
+        wide = max(sizes[name][0] for name in column) + GAP_X
+        if used + wide - GAP_X > width:
+            bands.append([])
+            used = 0
+        bands[-1].append(column)
+        used += wide
+    return bands
+
+
+def _rows(
+    loose: list[str], sizes: dict[str, tuple[float, float]], width: float
+) -> list[list[list[str]]]:
+    return _bands([[name] for name in loose], sizes, width)
+
+
+def _band(
+    band: list[list[str]], sizes: dict[str, tuple[float, float]], left: float, top: float
+) -> dict[str, Box]:
+    tallest = max(_height(column, sizes) for column in band)
+    placed: dict[str, Box] = {}
+    for column in band:
         y = top + (tallest - _height(column, sizes)) / 2
         width = max(sizes[name][0] for name in column)
         for name in column:
@@ -105,9 +171,9 @@ def _in_layers(
     return placed
 
 
-def _parts(layer: list[str]) -> list[list[str]]:
+def _parts(layer: list[str], boxes: int) -> list[list[str]]:
     """Cut a layer that is too high for a picture into columns of their own."""
-    height = max(MAX_ROWS, math.isqrt(len(layer)))
+    height = max(MAX_ROWS, math.isqrt(boxes) // 2)
     return [layer[i : i + height] for i in range(0, len(layer), height)]
 
 

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import streamlit as st
 
-from views.architecture import DEFAULT_DOCUMENT, LoadResult, last_changed, load_document
-from views.page import state
+from engine.async_llm import AsyncLLM
+from views.page import documents, state
 from views.page.composer import composer
+from views.page.document_menu import diagnostics
+from views.page.documents import Opened, Shown
 from views.page.guard import FAILED
-from views.page.header import diagnostics, header
+from views.page.header import header
 from views.page.tab_engine import find_engine, model_status
 from views.page.workspace import workspace
 
@@ -26,28 +28,30 @@ def main() -> None:
     """Draw the page from top to bottom."""
     st.set_page_config(page_title="Glassbox", page_icon="🔎", layout="wide")
     st.html(_CSS)
-    result = _document(last_changed(DEFAULT_DOCUMENT))
+    shown = documents.shown()
     key = state.session_key()
     found = find_engine(key)
-    header(result, found.llm, key)
-    if result.document is None:
-        _no_document(result)
+    _name_document(found.llm, shown)
+    header(shown, found.llm, key)
+    if shown.opened.page is None:
+        _no_document(shown.opened)
         return
     composer(found.llm)
     model_status(found, key)
-    workspace(result.to_page(), state.last_sent())
+    workspace(shown.opened.page, state.last_sent())
 
 
-@st.cache_resource(max_entries=1, show_spinner=False)
-def _document(changed: tuple[int, ...]) -> LoadResult:
-    """Load the document again whenever it or its sources have changed."""
-    return load_document(DEFAULT_DOCUMENT)
+def _name_document(llm: AsyncLLM | None, shown: Shown) -> None:
+    """Have the tab's log say which map it is looked at with."""
+    title = shown.opened.result.title
+    if llm is not None and llm.document != title:
+        llm.name_document(title)
 
 
-def _no_document(result: LoadResult) -> None:
+def _no_document(opened: Opened) -> None:
     st.subheader("The map cannot be drawn")
-    st.markdown(f"`{DEFAULT_DOCUMENT.name}` has errors. Mend them and reload the page.")
-    diagnostics(result.diagnostics)
+    st.text(f"{opened.name} has errors. Mend them and reload the page.")
+    diagnostics(opened.result.diagnostics)
 
 
 try:

@@ -1,8 +1,9 @@
 """The workspace: tabs, map, inspector, transport and panels, one component for all of them.
 
 Its JavaScript is a small bootstrap; the modules come from `/assets`, the document once as data,
-and everything live through the event stream. It tells the page one thing: its session's key. When
-`sent` grows, it shows the tab's own engine, which is where requests of the composer go.
+and everything live through the event stream. It tells the page its session's key. When
+`sent` grows, it shows the tab's own engine, which is where requests of the composer go. Its
+trigger `home` asks for the engine's own map.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 import streamlit as st
 
 from views.document.drawing import PageDocument
+from views.page import documents
 from views.page.state import WORKSPACE
 
 _BOOTSTRAP = Path(__file__).parents[1] / "assets" / "bootstrap.js"
@@ -26,6 +28,7 @@ def workspace(document: PageDocument, sent: int) -> None:
         key=WORKSPACE,
         data={"document": document, "version": DATA_VERSION, "sent": sent},
         on_session_change=_noted,
+        on_home_change=documents.go_home,
     )
 
 

@@ -170,7 +170,7 @@ def test_each_fault_is_told_exactly(
 
 
 def test_every_code_is_tested() -> None:
-    elsewhere = {"file/unreadable", "sources/unreadable"}
+    elsewhere = {"file/unreadable", "file/refused", "sources/unreadable"}
     assert {case[0] for case in CASES} | elsewhere == set(CODES)
 
 

@@ -1,21 +1,25 @@
 // @ts-check
 /**
- * The document as the page gets it: what views/document.py computes from an architecture file.
+ * The document as the page gets it: what views/document/drawing.py computes from an architecture
+ * file.
  *
  * @typedef {{path: string, symbol?: string|null}} CodeRef
  * @typedef {{symbol: string, path: string, first: number, last: number, url: string|null}}
  *   VerifiedSource
  * @typedef {{label?: string, path: string, line?: number, end_line?: number, status: string,
  *   url: string|null}} PinnedSource
+ * @typedef {{code: string, path: string, message: string, fix: string}} Note
  * @typedef {{x: number, y: number, w: number, h: number}} Area
  * @typedef {Area & {id: string, type: string, label: string, sublabel?: string, tag?: string,
  *   live: string|null, code?: CodeRef[], verified_sources?: VerifiedSource[],
- *   pinned_sources?: PinnedSource[], upstream: string[], downstream: string[]}} Component
+ *   pinned_sources?: PinnedSource[], upstream: string[], downstream: string[],
+ *   notes?: Note[]}} Component
  * @typedef {Area & {kind: string, label: string, wraps: string[]}} Boundary
  * @typedef {{id: string, from: string, to: string, label?: string|null, variant?: string,
  *   width?: number|null, points: number[][], label_at?: number[]|null,
  *   label_size?: number[]|null, live: string|null}} Connection
- * @typedef {{id: string, label: string, focus: string[], note?: string}} View
+ * @typedef {{id: string, label: string, focus: string[], note?: string,
+ *   notes?: Note[]}} View
  * @typedef {{dot: string, title: string, items: string[]}} Card
  * @typedef {{meta?: {title?: string, subtitle?: string}, live: boolean, components: Component[],
  *   boundaries: Boundary[], connections: Connection[], views: View[], cards: Card[],

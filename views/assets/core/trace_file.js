@@ -3,11 +3,17 @@
  * A saved trace: JSON Lines in, header and records out, or one sentence that says which line is
  * wrong and why. The counterpart of `Trace.parse` in engine/trace.py.
  */
+import { count, shortened } from "../words/format.js";
+import { REASON_PHRASES } from "../words/reasons.js";
+import { flag, isObject, listOf, number, shape, text, whole } from "./checks.js";
 import { STEP_PHASES } from "./records.js";
+import { CONFIG, CheckedState, MODEL, flat } from "./trace_state.js";
 
 const SCHEMA_VERSION = 1;
 const LOGGED_PHASES = new Set([...STEP_PHASES, "command"]);
-const MAX_CHARACTERS = 400_000_000;
+/** An engine keeps 100,000 records; what is longer or larger is no trace of one. */
+export const MAX_FILE = 200_000_000; // bytes
+const MAX_RECORDS = 240_000;
 
 /**
  * The facts of every event type. s: text, n: number, b: yes or no, S: list of texts, N: list of
@@ -99,40 +105,74 @@ export const FACTS = {
   engine_failed: { message: "s" },
 };
 
-/** @type {Record<"s" | "n" | "b" | "S" | "N", (value: any) => boolean>} */
-const CHECKS = {
-  s: (value) => typeof value === "string",
-  n: (value) => typeof value === "number",
-  b: (value) => typeof value === "boolean",
-  S: (value) => Array.isArray(value) && value.every(CHECKS.s),
-  N: (value) => Array.isArray(value) && value.every(CHECKS.n),
-};
-const WORDS = {
-  s: "a text",
-  n: "a number",
-  b: "true or false",
-  S: "a list of texts",
-  N: "a list of numbers",
+const CHECKS = { s: text, n: number, b: flag, S: listOf(text), N: listOf(number) };
+
+/**
+ * What the facts of an event have to be beside their types: "" or what is wrong.
+ * @type {Record<string, (facts: any) => string>}
+ */
+const SENSE = {
+  inputs_prepared({ requests, query_start_loc: starts, seq_lens, input_ids, positions }) {
+    const rows = input_ids.length;
+    const inOrder = starts.every(
+      (/** @type {number} */ at, /** @type {number} */ i) => at >= (starts[i - 1] ?? 0),
+    );
+    return inOrder &&
+      starts.length === requests.length + 1 &&
+      seq_lens.length === requests.length &&
+      positions.length === rows &&
+      starts[requests.length] <= rows
+      ? ""
+      : "its lists do not describe one batch";
+  },
+  modules_timed: ({ kinds, calls, durations_us: times }) =>
+    kinds.length === calls.length && kinds.length === times.length
+      ? ""
+      : "its lists have not the same length",
 };
 
 /**
- * @param {string} text
+ * @param {string} content
  * @returns {{header: any, records: any[]}}
  */
-export function parseTrace(text) {
-  if (text.length > MAX_CHARACTERS) throw new Error("The file is larger than this page can hold.");
-  const lines = text.split("\n");
+export function parseTrace(content) {
+  if (content.length > MAX_FILE) throw new Error(tooLarge());
+  const lines = content.split("\n");
   while (lines.length && lines[lines.length - 1].trim() === "") lines.pop();
   if (!lines.length) throw new Error("line 1: the file is empty; a trace begins with its header");
-  const header = checkHeader(decode(lines[0], 1));
+  if (lines.length > MAX_RECORDS) {
+    throw new Error(`the file has ${count(lines.length)} lines; a trace has ${count(MAX_RECORDS)}`);
+  }
+  const header = decode(lines[0], 1);
+  const state = new CheckedState(header.config ?? {});
+  const problem = headerProblem(header) || state.take(header.state);
+  if (problem) throw new Error(`line 1: ${problem}`);
+  header.base_seq ??= 0;
+  return { header, records: readRecords(lines, header, state) };
+}
+
+/** What is said of a file that is not even read. */
+export function tooLarge() {
+  return `the file is larger than the ${MAX_FILE / 1_000_000} MB that this page takes`;
+}
+
+/** @param {string[]} lines @param {any} header @param {CheckedState} state */
+function readRecords(lines, header, state) {
+  /** @type {any[]} */
   const records = [];
   for (let i = 1; i < lines.length; i += 1) {
     const record = decode(lines[i], i + 1);
-    const problem = problemOf(record) ?? sequenceProblem(record, header.base_seq + i - 1);
+    const problem =
+      problemOf(record) ||
+      sequenceProblem(record, header.base_seq + i - 1) ||
+      stepProblem(record, records[i - 2], records[0]) ||
+      (record.kind === "patch" ? state.take(record.changes) : "");
     if (problem) throw new Error(`line ${i + 1}: ${problem}`);
     records.push(record);
   }
-  return { header, records };
+  const broken = state.brokenQueue();
+  if (broken) throw new Error(`line ${lines.length}: ${broken}`);
+  return records;
 }
 
 /** @param {string} line @param {number} number */
@@ -147,62 +187,84 @@ function decode(line, number) {
   return value;
 }
 
-/** @param {any} header */
-function checkHeader(header) {
-  if (header.kind !== "header") {
-    throw new Error("line 1: a trace begins with its header (kind: header)");
-  }
+/** @param {any} header @returns {string} */
+function headerProblem(header) {
+  if (header.kind !== "header") return "a trace begins with its header (kind: header)";
   if (header.schema_version !== SCHEMA_VERSION) {
     const found = JSON.stringify(header.schema_version) ?? "none";
-    throw new Error(`line 1: schema version ${found}; this page reads ${SCHEMA_VERSION}`);
+    return `schema version ${found}; this page reads ${SCHEMA_VERSION}`;
   }
   for (const field of ["config", "model", "state"]) {
-    if (!isObject(header[field])) throw new Error(`line 1: ${field} must be an object`);
+    if (!isObject(header[field])) return `${field} must be an object`;
   }
-  header.base_seq ??= 0;
-  if (!Number.isInteger(header.base_seq))
-    throw new Error("line 1: base_seq must be a whole number");
-  return header;
+  return HEADER(header, "");
 }
 
-/** @param {any} record @returns {string|null} */
+const HEADER = shape({
+  trace_id: text,
+  document: text,
+  base_seq: whole(0),
+  config: CONFIG,
+  model: MODEL,
+});
+
+/** @param {any} record @returns {string} */
 function problemOf(record) {
   if (record.kind !== "event" && record.kind !== "patch") {
-    return `not a record of a trace (kind is ${JSON.stringify(record.kind) ?? "missing"})`;
+    return `not a record of a trace (kind is ${shown(record.kind)})`;
   }
-  if (!Number.isInteger(record.step)) return "step must be a whole number";
-  if (!LOGGED_PHASES.has(record.phase)) return `unknown phase ${JSON.stringify(record.phase)}`;
-  if (typeof record.t_us !== "number") return "t_us must be a number";
-  if (record.kind === "patch") return isObject(record.changes) ? null : "changes must be an object";
+  if (!LOGGED_PHASES.has(record.phase)) return `unknown phase ${shown(record.phase)}`;
+  const problem = number(record.t_us, "t_us") || number(record.duration_us ?? 0, "duration_us");
+  if (problem) return problem;
+  if (record.kind === "patch") return isObject(record.changes) ? "" : "changes must be an object";
   return eventProblem(record);
 }
 
-/** @param {any} event @returns {string|null} */
+/** @param {any} event @returns {string} */
 function eventProblem(event) {
   const fields = Object.hasOwn(FACTS, event.type) ? FACTS[event.type] : null;
-  if (!fields) return `unknown event type ${JSON.stringify(event.type) ?? "(none)"}`;
+  if (!fields) return `unknown event type ${shown(event.type)}`;
   if (typeof event.component !== "string") return "component must be a text";
   if (event.connection !== null && typeof event.connection !== "string") {
     return "connection must be a text or null";
   }
   if (!isObject(event.facts)) return "facts must be an object";
   for (const [name, kind] of Object.entries(fields)) {
-    if (!CHECKS[kind](event.facts[name])) return `${event.type}: ${name} must be ${WORDS[kind]}`;
+    const problem = CHECKS[kind](event.facts[name], name);
+    if (problem) return `${event.type}: ${problem}`;
   }
-  if (event.reason !== undefined && typeof event.reason?.code !== "string") {
-    return "a reason needs its code";
-  }
-  return null;
+  const nonsense = Object.hasOwn(SENSE, event.type) ? SENSE[event.type](event.facts) : "";
+  if (nonsense) return `${event.type}: ${nonsense}`;
+  return event.reason === undefined ? "" : reasonProblem(event.reason);
 }
 
-/** @param {any} record @param {number} expected @returns {string|null} */
+/** @param {any} reason @returns {string} */
+function reasonProblem(reason) {
+  if (typeof reason?.code !== "string") return "a reason needs its code";
+  if (!Object.hasOwn(REASON_PHRASES, reason.code)) return `unknown reason ${shown(reason.code)}`;
+  return flat(reason, "a reason");
+}
+
+/** @param {any} record @param {number} expected @returns {string} */
 function sequenceProblem(record, expected) {
   return record.seq === expected
-    ? null
-    : `sequence number ${JSON.stringify(record.seq)}, expected ${expected}`;
+    ? ""
+    : `sequence number ${shown(record.seq)}, expected ${expected}`;
 }
 
-/** @param {any} value */
-function isObject(value) {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
+/**
+ * Steps go on and never back, and there are no more of them than records.
+ * @param {any} record @param {any} before @param {any} first
+ */
+function stepProblem(record, before, first) {
+  const problem = whole(0)(record.step, "step");
+  if (problem || !before) return problem;
+  return record.step >= before.step && record.step - first.step <= MAX_RECORDS
+    ? ""
+    : `step ${record.step} cannot follow step ${before.step}`;
+}
+
+/** @param {any} value of a file, in a message */
+function shown(value) {
+  return shortened(JSON.stringify(value) ?? "(none)", 60);
 }

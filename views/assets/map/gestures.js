@@ -7,6 +7,7 @@ import { clamp } from "./shapes.js";
 
 const ZOOM_STEP = 1.3;
 const ZOOM_MOST = 6;
+const LEAST_MOST_PX = 1.5; // a map of many boxes is zoomed until a unit of it is so many pixels
 
 /** @type {Record<string, string>} paths in a square of 16 */
 const ICONS = {
@@ -86,7 +87,8 @@ export class Gestures {
     this.map.stage.classList.remove("is-whole");
     const { x, y, w, h } = this.map.bounds;
     const point = at ?? { x: x + w / 2, y: y + h / 2 };
-    const k = Math.min(ZOOM_MOST, Math.max(1, this.zoom.k * factor));
+    const most = Math.max(ZOOM_MOST, LEAST_MOST_PX / this.pxPerUnit());
+    const k = Math.min(most, Math.max(1, this.zoom.k * factor));
     const ratio = k / this.zoom.k;
     this.zoom = {
       k,

@@ -3,7 +3,7 @@
  * Shapes of the map: paths, places and widths, computed from the document and the size of letters.
  */
 import { el, svg } from "../page/dom.js";
-import { shortened } from "../words/format.js";
+import { fitted } from "../words/format.js";
 
 /** @import { Area, Component, Connection, PageDocument } from "../core/document.js" */
 
@@ -255,5 +255,5 @@ export function textWidth(text, size, weight) {
 /** @param {string} text @param {number} room @param {number} size @param {number} weight */
 export function cut(text, room, size, weight) {
   // Titles are set a little tighter than they are measured.
-  return shortened(text, (part) => textWidth(part, size, weight) * 0.985 <= room);
+  return fitted(text, (part) => textWidth(part, size, weight) * 0.985 <= room);
 }

@@ -3,6 +3,7 @@
  * The row above the map: the tabs of the views, whose engine is shown, and what can be done with
  * its log.
  */
+import { MAX_FILE, tooLarge } from "../core/trace_file.js";
 import { messageOf } from "../words/format.js";
 import { el, icon, reconcile, setAttribute, setText } from "./dom.js";
 
@@ -151,10 +152,13 @@ export class Head {
     this.file.value = "";
     if (!file) return;
     try {
+      if (file.size > MAX_FILE) throw new Error(tooLarge());
       this.store.openTrace(await file.text(), file.name);
       this.problem = "";
     } catch (error) {
-      this.problem = `${file.name} cannot be opened: ${messageOf(error)}`;
+      this.problem =
+        `${file.name} cannot be opened: ${messageOf(error)}. What was shown stays. Correct that ` +
+        "place, or save the trace again.";
     }
     this.store.changed();
   }
@@ -192,6 +196,7 @@ export class Head {
           id: `gb-tab-${view.id}`,
           "aria-controls": "gb-panel",
           text: view.label,
+          title: view.label,
           onclick: () => store.setView(view.id),
         }),
       (node, view) => {

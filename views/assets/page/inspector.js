@@ -31,7 +31,7 @@ import {
 import { themeOf } from "./theme.js";
 import { setTruth, truth, withFigures } from "./truth.js";
 
-/** @import { Component } from "../core/document.js" */
+/** @import { Component, Note } from "../core/document.js" */
 /** @import { EventRecord } from "../core/records.js" */
 /** @import { Store } from "../core/store.js" */
 
@@ -120,6 +120,7 @@ export class Inspector {
     this.codeParts(item);
     this.neighbours(item);
     this.viewNote(item);
+    this.notes(item.notes);
     return refresh;
   }
 
@@ -255,6 +256,24 @@ export class Inspector {
     this.body.append(el("h3", { text: view.label }), el("p", {}, ...withFigures(view.note)));
   }
 
+  /** What can be said against a part of the document. @param {Note[]} [notes] */
+  notes(notes) {
+    if (!notes?.length) return;
+    const items = notes.map((note) =>
+      el(
+        "li",
+        { class: "gb-source" },
+        el("span", { class: "gb-code", text: `${note.code} ${note.path}` }),
+        el("span", { text: note.message }),
+        el("small", { text: `To mend it: ${note.fix}` }),
+      ),
+    );
+    const title = `${plural(notes.length, "note")} for the document's author`;
+    this.body.append(
+      el("details", {}, el("summary", { text: title }), el("ul", { class: "gb-list" }, ...items)),
+    );
+  }
+
   // -- a request ---------------------------------------------------------------------------------
 
   /** @param {string} id @returns {() => void} */
@@ -381,10 +400,13 @@ export class Inspector {
     const { document: page, currentView: view } = this.store;
     this.body.append(el("h2", { text: view?.label ?? page.meta?.title ?? "The map" }));
     if (view?.note) this.body.append(el("p", { class: "lead" }, ...withFigures(view.note)));
+    this.notes(view?.notes);
     this.body.append(
       el("p", {
         class: "gb-note-small",
-        text: "Select a box to see its live state, its code here and its place in vLLM.",
+        text: page.live
+          ? "Select a box to see its live state, its code here and its place in vLLM."
+          : "Select a box to see what the document says of it, and what it is connected with.",
       }),
     );
     for (const card of page.cards ?? []) {

@@ -307,7 +307,9 @@ export function blockFacts(store, pool, id) {
 
 /** Blocks before this one in the free queue. @param {any} state @param {number} id */
 function placeInQueue(state, id) {
+  const longest = state.queues?.free?.length ?? 0;
   let place = 0;
-  for (let at = state.blocks?.[id]?.prev; at !== undefined; at = state.blocks[at]?.prev) place += 1;
+  let at = state.blocks?.[id]?.prev;
+  for (; at !== undefined && place < longest; at = state.blocks[at]?.prev) place += 1;
   return place;
 }

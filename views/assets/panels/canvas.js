@@ -1,7 +1,7 @@
 // @ts-check
 /** What a panel draws on: a sharp canvas, and the page's colours for it. */
 import { themeOf, themedOf } from "../page/theme.js";
-import { shortened } from "../words/format.js";
+import { fitted } from "../words/format.js";
 
 const NAMES = [
   "bg",
@@ -120,7 +120,7 @@ export function roundRect(c, x, y, w, h, r) {
  * @param {CanvasRenderingContext2D} c @param {string} text @param {number} width
  */
 export function fit(c, text, width) {
-  return shortened(text, (part) => c.measureText(part).width <= width);
+  return fitted(text, (part) => c.measureText(part).width <= width);
 }
 
 /** @type {Map<string, CanvasPattern>} by colour and sharpness */

@@ -1,6 +1,8 @@
 // @ts-check
 /** How numbers, lists and texts look, for every module of the page. */
 
+const LONGEST_LINE = 2000; // characters; no line on the page holds more
+
 const GROUPED = new Intl.NumberFormat("en-US");
 
 /** `16384` -> `16,384`. @param {number} n @returns {string} */
@@ -130,7 +132,7 @@ export function visible(text) {
 
 /** Text in quotes, cut to `most` characters. @param {string} text @param {number} [most] */
 export function quote(text, most = 24) {
-  return `“${shortened(visible(text), (part) => [...part].length <= most)}”`;
+  return `“${shortened(visible(text), most)}”`;
 }
 
 /** @param {string} text with a capital letter first */
@@ -144,12 +146,29 @@ export function messageOf(error) {
 }
 
 /**
- * Cut text until it fits, with an ellipsis where something is gone.
- * @param {string} text @param {(text: string) => boolean} fits
+ * Text cut to `most` characters, an ellipsis among them.
+ * @param {string} text @param {number} most
  */
-export function shortened(text, fits) {
-  if (fits(text)) return text;
-  const letters = [...text];
-  while (letters.length > 1 && !fits(`${letters.join("")}…`)) letters.pop();
-  return `${letters.join("").trimEnd()}…`;
+export function shortened(text, most) {
+  // Of a text without end only the beginning is looked at; a character is two units at most.
+  const letters = [...text.slice(0, 2 * most + 2)];
+  if (letters.length <= most) return text;
+  return `${letters.slice(0, most - 1).join("").trimEnd()}…`;
+}
+
+/**
+ * Cut text until it fits, with an ellipsis where something is gone.
+ * @param {string} text @param {(text: string) => boolean} fits longer texts fit no better
+ */
+export function fitted(text, fits) {
+  const start = text.slice(0, LONGEST_LINE);
+  if (start === text && fits(text)) return text;
+  const letters = [...start];
+  let [low, high] = [1, Math.max(1, letters.length)];
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (fits(`${letters.slice(0, middle).join("")}…`)) low = middle;
+    else high = middle - 1;
+  }
+  return `${letters.slice(0, low).join("").trimEnd()}…`;
 }

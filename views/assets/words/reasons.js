@@ -69,7 +69,7 @@ export function are(n) {
  */
 export function reasonPhrase(reason) {
   if (!reason) return "";
-  const phrase = REASON_PHRASES[reason.code];
+  const phrase = Object.hasOwn(REASON_PHRASES, reason.code) ? REASON_PHRASES[reason.code] : null;
   return phrase ? phrase(reason) : unfamiliar(reason.code, reason);
 }
 

@@ -1,0 +1,112 @@
+"""Which document a visitor looks at: the server's first one, or one that he opened for himself.
+
+What somebody opens is in his browser session alone. A document with errors never takes the place
+of the map that is there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import streamlit as st
+
+from views.architecture import (
+    DEFAULT_DOCUMENT,
+    LoadResult,
+    last_changed,
+    load_document,
+    start_document,
+)
+from views.document.diagnostics import Diagnostic
+from views.document.drawing import PageDocument
+from views.document.folder import documents_folder, find
+
+_CHOSEN = "gb-document"
+_REFUSED = "gb-document-refused"
+_LAST = "gb-document-last"
+
+
+class Opened(NamedTuple):
+    """A document as a page shows it; `path` is None where it was uploaded."""
+
+    name: str
+    path: Path | None
+    result: LoadResult
+    page: PageDocument | None  # None where it has errors
+
+
+class Refused(NamedTuple):
+    """A document that was not drawn, and why."""
+
+    name: str
+    diagnostics: list[Diagnostic]
+
+
+class Shown(NamedTuple):
+    """What a visitor sees, and what he does not see because of its errors."""
+
+    opened: Opened
+    refused: Refused | None
+
+
+def shown() -> Shown:
+    """Return what this visitor looks at; a file that was spoilt since leaves the last good map."""
+    chosen = st.session_state.get(_CHOSEN)
+    refused = st.session_state.get(_REFUSED)
+    if isinstance(chosen, Opened) and chosen.path is None:
+        return Shown(chosen, refused)
+    path = chosen.path if isinstance(chosen, Opened) and chosen.path else start_document()
+    now = open_file(path, chosen.name if isinstance(chosen, Opened) else path.name)
+    last = st.session_state.get(_LAST)
+    if now.page is None and isinstance(last, Opened) and last.path == path:
+        return Shown(last, Refused(now.name, now.result.diagnostics))
+    st.session_state[_LAST] = now
+    return Shown(now, refused)
+
+
+def is_own(opened: Opened) -> bool:
+    """Say whether this is the engine's own map."""
+    return opened.path == DEFAULT_DOCUMENT
+
+
+def open_file(path: Path, name: str) -> Opened:
+    """Load a file, or what was loaded of it unless it has changed since."""
+    return _loaded(path, name, last_changed(path))
+
+
+def open_upload(name: str, data: bytes) -> None:
+    """Show an uploaded document, if it can be drawn."""
+    _choose(_opened(name, None, load_document(data)))
+
+
+def open_path(typed: str) -> None:
+    """Show a document of the server's folder, if it is there and can be drawn."""
+    typed = typed.strip()
+    found = find(documents_folder(), typed)
+    if isinstance(found, Diagnostic):
+        st.session_state[_REFUSED] = Refused(typed, [found])
+    else:
+        _choose(open_file(found, typed))
+
+
+def go_home() -> None:
+    """Show the engine's own map again."""
+    _choose(open_file(DEFAULT_DOCUMENT, DEFAULT_DOCUMENT.name))
+
+
+def _choose(opened: Opened) -> None:
+    if opened.page is None:
+        st.session_state[_REFUSED] = Refused(opened.name, opened.result.diagnostics)
+        return
+    st.session_state.pop(_REFUSED, None)
+    st.session_state[_CHOSEN] = opened
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _loaded(path: Path, name: str, changed: tuple[int, ...]) -> Opened:
+    return _opened(name, path, load_document(path))
+
+
+def _opened(name: str, path: Path | None, result: LoadResult) -> Opened:
+    return Opened(name, path, result, result.to_page() if result.ok else None)
