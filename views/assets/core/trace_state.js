@@ -142,7 +142,8 @@ export class CheckedState {
     let walked = 0;
     let at = queues?.free?.head;
     for (; at !== undefined && walked <= length; at = blocks[at]?.next) walked += 1;
-    if (walked === length && (length < 2 || linked === length)) return "";
+    // One block alone has no neighbour.
+    if (walked === length && linked === (length < 2 ? 0 : length)) return "";
     return (
       `the free queue holds ${length} blocks as it says; ${linked} are linked, and from its head ` +
       `${walked > length ? "there are more" : `${walked} are reached`}`
