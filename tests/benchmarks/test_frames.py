@@ -34,6 +34,7 @@ def test_a_frame_s_time_is_its_task_s_and_nothing_is_counted_twice() -> None:
         span("FireAnimationFrame", 1_000, 9_000, 6_000),
         span("FunctionCall", 1_100, 8_000, 5_900),
         span("Layout", 2_000, 2_000, 2_000),  # asked for in the middle of a script
+        span("UpdateLayoutTree", 2_100, 700, 700),  # inside of it
         span("UpdateLayoutTree", 11_000, 600, 500),
         span("Paint", 12_000, 2_000, 1_500),
         span("Commit", 15_000, 1_000, 1_000),
