@@ -12,7 +12,6 @@ from engine.core import EngineCore
 from engine.events import CODE_OF_REASON, Event, Facts, Patch, Phase, Reason, StepDispatched
 from engine.model_loader import LoadedModel
 from engine.model_runner import ModelRunner
-from engine.module_timer import ModuleTimer, ModuleTimes
 from engine.output_processor import OutputProcessor, RequestStream
 from engine.request import Request
 from engine.trace import SCHEMA_VERSION, Changes, Trace, TraceHeader
@@ -31,6 +30,9 @@ class Dispatched(NamedTuple):
 class Decoding:
     """An engine whose `batch` requests are all in decode, and go on for `steps` steps."""
 
+    trace_type: type[Trace] = Trace
+    core_type: type[EngineCore] = EngineCore
+
     def __init__(
         self, model: LoadedModel, batch: int, steps: int, *, enforce_eager: bool = False
     ) -> None:
@@ -42,25 +44,16 @@ class Decoding:
             enforce_eager=enforce_eager,
         )
         self.config = config.resolve(model.max_model_len)
-        self.trace = self._make_trace(model)
+        self.trace = self.trace_type(trace_header(model, self.config))
         outputs = OutputProcessor(model.tokenizer, self.trace)
-        runner = ModelRunner(model, self.config, self.trace, self._make_timer())
-        self.core = self._make_core(runner, outputs)
+        runner = ModelRunner(model, self.config, self.trace)
+        self.core = self.core_type(self.config, runner, self.trace, outputs)
         for number in range(batch):
             first = number * PROMPT_TOKENS
             ids = [3 + (first + i) % (model.vocab_size - 3) for i in range(PROMPT_TOKENS)]
             hand_in(self.core, outputs, model, f"r{number}", ids, tokens - PROMPT_TOKENS)
         for _ in range(WARM_STEPS):
             self.core.step()
-
-    def _make_trace(self, model: LoadedModel) -> Trace:
-        return Trace(trace_header(model, self.config))
-
-    def _make_timer(self) -> ModuleTimer | None:
-        return None
-
-    def _make_core(self, runner: ModelRunner, outputs: OutputProcessor) -> EngineCore:
-        return EngineCore(self.config, runner, self.trace, outputs)
 
     def step(self) -> float:
         """Run a step; how long it took, in milliseconds."""
@@ -84,22 +77,6 @@ class Decoding:
         raise AssertionError("no step has run")
 
 
-class UnloggedDecoding(Decoding):
-    """The same without its log: no events, no patches, no books of what changed, no timed modules.
-
-    What stays is the making of the events' facts, which is written where things happen.
-    """
-
-    def _make_trace(self, model: LoadedModel) -> Trace:
-        return NoTrace(trace_header(model, self.config))
-
-    def _make_timer(self) -> ModuleTimer:
-        return NoTimer()
-
-    def _make_core(self, runner: ModelRunner, outputs: OutputProcessor) -> EngineCore:
-        return UnloggedCore(self.config, runner, self.trace, outputs)
-
-
 class NoTrace(Trace):
     """Keeps nothing."""
 
@@ -115,26 +92,6 @@ class NoTrace(Trace):
         """Drop them."""
 
 
-class NoTimer(ModuleTimer):
-    """Hooks into nothing and times nothing."""
-
-    def __init__(self) -> None:
-        pass
-
-    def start(self) -> None:
-        """No clock starts."""
-
-    def enter(self, kind: str) -> None:
-        """Not noted."""
-
-    def leave(self) -> None:
-        """Not noted."""
-
-    def stop(self) -> ModuleTimes:
-        """No times."""
-        return ModuleTimes((), (), (), 0.0)
-
-
 class UnloggedCore(EngineCore):
     """Never asks its parts what changed; only keeps what they would tell from piling up."""
 
@@ -143,6 +100,16 @@ class UnloggedCore(EngineCore):
         self.recorder.pool.touched.clear()
         if self.output_processor is not None:
             self.output_processor.take_changes()
+
+
+class UnloggedDecoding(Decoding):
+    """The same without its log: no events, no patches, no books of what changed.
+
+    What stays is written where things happen: making the facts of events, and reading the clock.
+    """
+
+    trace_type = NoTrace
+    core_type = UnloggedCore
 
 
 def hand_in(

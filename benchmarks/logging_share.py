@@ -29,9 +29,10 @@ def measure(effort: Effort) -> list[Figure]:
 
 
 def log_cost(name: str, called: str, count: int, goal: Goal | None) -> list[Figure]:
-    """Two engines by turns; each has a copy of the weights, as the log hooks into the modules."""
-    with_log = Decoding(load_model(name), BATCH, count)
-    without = UnloggedDecoding(load_model(name), BATCH, count)
+    """Two engines by turns, on the same weights."""
+    model = load_model(name)
+    with_log = Decoding(model, BATCH, count)
+    without = UnloggedDecoding(model, BATCH, count)
     gc.collect()
     gc.freeze()  # as the server does
     pairs = by_turns(with_log.step, without.step, count)

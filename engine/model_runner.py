@@ -116,14 +116,7 @@ class ModelRunner:
     The weights are shared with every other engine of the process; the pool is its own.
     """
 
-    def __init__(
-        self,
-        model: LoadedModel,
-        config: EngineConfig,
-        trace: Trace,
-        timer: ModuleTimer | None = None,
-    ):
-        """`timer`: None for the one of `model`, with which its modules are timed for the log."""
+    def __init__(self, model: LoadedModel, config: EngineConfig, trace: Trace):
         check_pageable(model.model)
         self.model = model
         self.config = config
@@ -135,7 +128,7 @@ class ModelRunner:
         self.dispatcher = CudagraphDispatcher(config)
         self.sampler = Sampler()
         self.texts = TokenTexts(model.tokenizer)
-        self.timer = timer or ModuleTimer.of(model.model)
+        self.timer = ModuleTimer.of(model.model)
         self.requests: dict[str, CachedRequestState] = {}
         self._scheduled: tuple[ScheduledRequest, ...] = ()
         self._inputs: ModelInputs | None = None
