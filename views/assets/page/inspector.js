@@ -12,6 +12,7 @@ import { requestColour } from "../words/colours.js";
 import { eventPhrase } from "../words/events.js";
 import { plural } from "../words/format.js";
 import { el, icon, reconcile, setAttribute, setText } from "./dom.js";
+import { CandidatesPart } from "./inspector_candidates.js";
 import {
   chips,
   fillRows,
@@ -21,6 +22,7 @@ import {
   pinnedWhere,
   promptText,
   requestRows,
+  sequenceText,
   sourceItem,
   sourceText,
   statusText,
@@ -136,7 +138,9 @@ export class Inspector {
         .filter((line) => line.to === item.id && line.live)
         .map((line) => line.live),
     );
-    this.body.append(el("h3", { text: "Live state" }), rows, caption, none, events);
+    const candidates = new CandidatesPart();
+    this.body.append(el("h3", { text: "Live state" }), rows, candidates.element);
+    this.body.append(caption, none, events);
     return () => {
       const { store } = this;
       const now = new Moment(store);
@@ -151,6 +155,7 @@ export class Inspector {
       setText(caption, now.entry ? `Events here, ${momentName(now.entry)}` : "Events here");
       setText(none, here.length ? "" : "None up to the cursor.");
       this.fillEvents(events, here, MOST_EVENTS, (event) => event.phase);
+      candidates.update(here.findLast((event) => event.type === "token_sampled"));
     };
   }
 
@@ -287,6 +292,7 @@ export class Inspector {
       parts.prompt,
       el("h3", { text: "Output so far" }),
       parts.output,
+      parts.candidates.element,
       el("h3", { text: "Live state" }),
       parts.rows,
       el("h3", { text: "Block table" }),
@@ -319,6 +325,7 @@ export class Inspector {
       gone: el("p", { class: "gb-note-small" }),
       prompt: box("Prompt"),
       output: box("Output"),
+      candidates: new CandidatesPart(),
       rows: el("dl", { class: "gb-rows" }),
       table: el("p", { class: "gb-code" }),
       history: el("ul", { class: "gb-list" }),
@@ -334,6 +341,7 @@ export class Inspector {
       ...chips(
         [STATUS_TONES[request?.status] ?? "", statusText(request)],
         request?.source && ["", sourceText(request.source)],
+        request?.parent && ["", sequenceText(id, request.parent)],
       ).children,
     );
     const gone = "At the cursor this request is not there: not yet submitted, or long finished.";
@@ -348,6 +356,7 @@ export class Inspector {
     const events = traceIndex(store).historyOf(store, id);
     const note = (/** @type {EventRecord} */ event) => `step ${event.step} · ${event.phase}`;
     this.fillEvents(parts.history, events, MOST_HISTORY, note);
+    parts.candidates.update(events.findLast((event) => event.type === "token_sampled"));
   }
 
   /** @param {string} id @param {HTMLElement} button */

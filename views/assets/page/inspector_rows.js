@@ -100,6 +100,14 @@ export function sourceText(source) {
   return source === "http" ? "sent over HTTP" : source === "page" ? "sent from this page" : source;
 }
 
+/**
+ * `0_r3` is the first of the sequences that r3 asked for.
+ * @param {string} id @param {string} parent
+ */
+export function sequenceText(id, parent) {
+  return `sequence ${id.slice(0, -parent.length - 1)} of ${parent}`;
+}
+
 /** @param {any} request */
 export function promptText(request) {
   if (!request) return "";
@@ -145,11 +153,36 @@ export function requestRows(store, id, request) {
       plural(request.hit_tokens ?? 0, "token"),
       "at the latest admission",
     ),
+    ...samplingRows(request.sampling),
     measured("preempted", `${request.num_preemptions ?? 0} ×`),
     ...timeRows(store, id),
   ];
   if (request.priority) rows.push(measured("priority", String(request.priority)));
   return rows;
+}
+
+/** What leaves the logits as they are is not told. @type {Record<string, number>} */
+const NEUTRAL = {
+  top_p: 1,
+  top_k: 0,
+  min_p: 0,
+  repetition_penalty: 1,
+  presence_penalty: 0,
+  frequency_penalty: 0,
+  min_tokens: 0,
+};
+
+/** @param {Record<string, any>|undefined} sampling @returns {LiveRow[]} */
+function samplingRows(sampling) {
+  if (!sampling) return [];
+  const said = Object.entries(NEUTRAL)
+    .filter(([name, neutral]) => (sampling[name] ?? neutral) !== neutral)
+    .map(([name]) => `${name} ${sampling[name]}`);
+  const biased = Object.keys(sampling.logit_bias ?? {}).length;
+  if (biased) said.push(`logit_bias of ${plural(biased, "token")}`);
+  if (sampling.prompt_logprobs !== undefined) said.push("prompt_logprobs: no prefix is looked up");
+  const value = [`temperature ${sampling.temperature}`, ...said].join(", ");
+  return [{ name: "sampling", value, truth: "measured", how: "as the request asked" }];
 }
 
 /** @param {Store} store @param {string} id @returns {LiveRow[]} */

@@ -23,6 +23,7 @@ export class StreamCard {
   /** @param {Store} store @param {string} id */
   constructor(store, id) {
     this.id = el("b", { class: "gbp-id", text: id });
+    this.parent = el("small", { class: "gbp-parent" });
     this.status = el("span", { class: "gbp-pill" });
     this.counts = el("span", { class: "gbp-num gbp-counts" });
     this.bar = el("div", { class: "gbp-progress", "aria-hidden": "true" });
@@ -35,6 +36,7 @@ export class StreamCard {
       "button",
       { class: "gbp-card-head", type: "button" },
       this.id,
+      this.parent,
       this.status,
       this.counts,
     );
@@ -74,6 +76,7 @@ export class StreamCard {
       stream.status === "finished" ? `finished: ${stream.finish}` : stream.status,
     );
     setAttribute(this.status, "data-status", stream.status);
+    setText(this.parent, stream.parent && `of ${stream.parent}`);
     const how =
       `${plural(stream.numPrompt, "prompt token")}; ${does(stream.hit, "token", "was", "were")} ` +
       `hit in the cache at the latest admission; ${stream.output.length} generated, ` +

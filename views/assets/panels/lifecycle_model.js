@@ -176,6 +176,7 @@ function streamOf(store, index, id, request, computed) {
   const stopped = row.stopped.get(step);
   return {
     id,
+    parent: request.parent ?? "",
     status: request.status,
     why:
       request.status === "finished"

@@ -1,6 +1,16 @@
 // @ts-check
 /** What happened: a phrase for each event of the log, its reason and numbers included. */
-import { blockList, bytes, count, does, list, micros, plural, quote } from "./format.js";
+import {
+  blockList,
+  bytes,
+  count,
+  does,
+  list,
+  micros,
+  plural,
+  quote,
+  tokenName,
+} from "./format.js";
 import { are, because, colon, reasonPhrase, unfamiliar } from "./reasons.js";
 
 /** @import { EventRecord, Reason } from "../core/records.js" */
@@ -82,8 +92,7 @@ export const EVENT_PHRASES = {
   heads_grouped: (f) =>
     `${does(f.num_attention_heads, "query head", "shares", "share")} ` +
     `${plural(f.num_kv_heads, "KV head")}, ${bytes(f.kv_bytes_per_token)} of KV a token`,
-  token_sampled: (f) =>
-    `token ${f.token} ${f.greedy ? "is the likeliest" : "is drawn"} for ${f.request}`,
+  token_sampled: (f) => `${sampledToken(f)} ${howSampled(f)} for ${f.request}`,
   tokens_returned: (f) =>
     `${does(f.num_tokens, "sampled token", "goes", "go")} back to the scheduler`,
   token_appended: (f) =>
@@ -104,6 +113,20 @@ export const EVENT_PHRASES = {
     `${f.waiting} waiting`,
   engine_failed: (f) => stoppedWords(f.message),
 };
+
+/** @param {any} f of token_sampled */
+function sampledToken(f) {
+  const text = f.texts[f.candidates.indexOf(f.token)];
+  return text === undefined ? `token ${f.token}` : `token ${f.token} ${quote(tokenName(text))}`;
+}
+
+/** Bias and penalties can make another token the largest. @param {any} f of token_sampled */
+export function howSampled(f) {
+  if (!f.greedy) return "is drawn";
+  return f.candidates[0] === f.token
+    ? "is the likeliest"
+    : "has the largest logit after bias, penalties and min_tokens";
+}
 
 /**
  * What a failed engine says of itself, without a full stop. @param {string} message

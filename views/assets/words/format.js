@@ -130,6 +130,24 @@ export function visible(text) {
   return text.replaceAll("\n", "⏎").replaceAll("\t", "⇥");
 }
 
+/**
+ * A token by its text, with all in it that would not be seen made visible.
+ * @param {string} text @returns {string}
+ */
+export function tokenName(text) {
+  if (text === "") return "(no text)";
+  return text.replace(/[\p{C}\p{Z}]/gu, (letter) => {
+    if (letter === " ") return "␣";
+    const shown = visible(letter);
+    return shown === letter ? `⟨U+${codeOf(letter)}⟩` : shown;
+  });
+}
+
+/** @param {string} letter */
+function codeOf(letter) {
+  return (letter.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0");
+}
+
 /** Text in quotes, cut to `most` characters. @param {string} text @param {number} [most] */
 export function quote(text, most = 24) {
   return `“${shortened(visible(text), most)}”`;
