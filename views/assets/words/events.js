@@ -125,7 +125,7 @@ export function howSampled(f) {
   if (!f.greedy) return "is drawn";
   return f.candidates[0] === f.token
     ? "is the likeliest"
-    : "has the largest logit after bias, penalties and min_tokens";
+    : "has the largest logit after bias, penalties and forbidden ends";
 }
 
 /**
