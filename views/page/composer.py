@@ -94,7 +94,7 @@ def _options(fields: state.Fields, llm: AsyncLLM | None) -> None:
 
 def _requests_label() -> str:
     draft = state.draft()
-    number = count(draft.text, draft.split, draft.copies)
+    number = count(draft)
     what = "1 request" if number == 1 else f"{number} requests"
     return f"{what}, shared beginning" if draft.system.strip() else what
 
@@ -120,6 +120,20 @@ def _sampling_fields(fields: state.Fields) -> None:
             fields.first["ignore_eos"],
             key=fields.key("ignore_eos"),
         )
+    with st.expander("min_p, penalties and bias"):
+        _penalty_fields(fields)
+
+
+def _penalty_fields(fields: state.Fields) -> None:
+    left, right = st.columns(2)
+    with left:
+        _number(fields, "min_p", "of the likeliest's probability", 0.05)
+        _number(fields, "repetition_penalty", "prompt and output, 1 is none", 0.1)
+    with right:
+        _number(fields, "presence_penalty", "once for a token of the output", 0.1)
+        _number(fields, "frequency_penalty", "as often as the output has it", 0.1)
+    label = "logit_bias: token id and what is added, with commas, as 198: -100, 260: 2.5"
+    st.text_input(label, fields.first["logit_bias"], key=fields.key("logit_bias"))
 
 
 def _request_fields(fields: state.Fields, llm: AsyncLLM | None) -> None:
@@ -135,6 +149,7 @@ def _request_fields(fields: state.Fields, llm: AsyncLLM | None) -> None:
     left, right = st.columns(2)
     with left:
         _number(fields, "copies", "of each request")
+        _number(fields, "n", "sequences of each prompt, sampled with a temperature")
     with right:
         description = "lower goes first; needs scheduling_policy priority"
         _number(fields, "priority", description, disabled=not by_priority)
@@ -203,7 +218,7 @@ def _send(settings: dict[str, Any]) -> None:
         state.say("error", f"{was_reset}{sentence(str(error))}")
         return
     state.mark_sent(draft)
-    number = len(submissions)
+    number = sum(one.params.n for one in submissions)
     what = "1 request" if number == 1 else f"{number} requests"
     # What is to be seen holds only for the preset as it is, in an engine that has nothing else.
     watch = _what_to_watch(llm) if llm.num_unfinished <= number else ""

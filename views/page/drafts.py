@@ -35,6 +35,11 @@ class SamplingFields:
     stop: str = ""
     stop_token_ids: str = ""
     ignore_eos: bool = False
+    min_p: float | None = 0.0
+    repetition_penalty: float | None = 1.0
+    presence_penalty: float | None = 0.0
+    frequency_penalty: float | None = 0.0
+    logit_bias: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,7 @@ class Draft:
     mode: Mode = "prompt"
     split: Split = "one"
     copies: int | None = 1
+    n: int | None = 1
     system: str = ""
     priority: int | None = 0
     sampling: SamplingFields = SamplingFields()
@@ -53,15 +59,16 @@ class Draft:
 def compose(draft: Draft) -> list[Submission]:
     """Return the draft's requests in order; raise `ComposerError` where there is none to send."""
     texts = _texts(draft)
-    copies = _copies(draft.copies, len(texts))
-    params = sampling_params(draft.sampling)
+    copies = _copies(draft, len(texts))
+    params = sampling_params(draft.sampling, draft.n)
     priority = draft.priority or 0
     return [_submission(draft, text, params, priority) for text in texts for _ in range(copies)]
 
 
-def sampling_params(fields: SamplingFields) -> SamplingParams:
+def sampling_params(fields: SamplingFields, n: int | None = 1) -> SamplingParams:
     """Return the fields as the engine's sampling parameters; a field left empty is the default."""
     values = {
+        "n": n,
         "max_tokens": fields.max_tokens,
         "temperature": fields.temperature,
         "top_p": fields.top_p,
@@ -71,12 +78,18 @@ def sampling_params(fields: SamplingFields) -> SamplingParams:
         "stop": stop_strings(fields.stop),
         "stop_token_ids": stop_tokens(fields.stop_token_ids),
         "ignore_eos": fields.ignore_eos,
+        "min_p": fields.min_p,
+        "repetition_penalty": fields.repetition_penalty,
+        "presence_penalty": fields.presence_penalty,
+        "frequency_penalty": fields.frequency_penalty,
+        "logit_bias": logit_bias(fields.logit_bias),
     }
     given = {name: value for name, value in values.items() if value is not None}
     try:
         return SamplingParams.parse(given)
     except ConfigError as error:
-        raise ComposerError(f"Sampling: {error}.") from None
+        where = "Requests" if error.field == "n" else "Sampling"
+        raise ComposerError(f"{where}: {error}.") from None
 
 
 def stop_strings(text: str) -> tuple[str, ...]:
@@ -97,9 +110,28 @@ def stop_tokens(text: str) -> tuple[int, ...]:
     return tuple(int(word) for word in words)
 
 
-def count(text: str, split: Split, copies: int | None) -> int:
-    """Return how many requests the text makes, for labels; wrong input counts as none."""
-    return len(_split(text, split)) * max(copies or 0, 0)
+def logit_bias(text: str) -> dict[int, float] | None:
+    """Return token ids with what is added to their logits; None where there are none."""
+    bias: dict[int, float] = {}
+    for item in text.replace(",", "\n").splitlines():
+        if not item.strip():
+            continue
+        token, colon, value = (word.strip() for word in item.partition(":"))
+        try:
+            if not (colon and token.isascii() and token.isdigit()):
+                raise ValueError
+            bias[int(token)] = float(value)
+        except ValueError:
+            raise ComposerError(
+                f"Sampling: logit_bias has {item.strip()!r:.40}, which is no token id with a "
+                "number; write for example 198: -100, 260: 2.5."
+            ) from None
+    return bias or None
+
+
+def count(draft: Draft) -> int:
+    """Return how many requests the draft makes, for labels; wrong input counts as none."""
+    return len(_split(draft.text, draft.split)) * max(draft.copies or 0, 0) * max(draft.n or 1, 0)
 
 
 def _split(text: str, split: Split) -> list[str]:
@@ -115,13 +147,15 @@ def _texts(draft: Draft) -> list[str]:
     return texts
 
 
-def _copies(copies: int | None, texts: int) -> int:
+def _copies(draft: Draft, texts: int) -> int:
+    copies, n = draft.copies, draft.n or 1
     if copies is None or copies < 1:
         raise ComposerError(f"Requests: copies is {copies}; it must be 1 or more.")
-    if texts * copies > MAX_AT_ONCE:
-        what = f"{texts} lines times {copies} copies" if texts > 1 else f"{copies} copies"
+    if texts * copies * n > MAX_AT_ONCE:
+        factors = [(texts, "lines"), (copies, "copies"), (n, "sequences")]
+        named = [f"{number} {what}" for number, what in factors if number > 1]
         raise ComposerError(
-            f"Requests: {what} make {texts * copies} requests; "
+            f"Requests: {' times '.join(named)} make {texts * copies * n} requests; "
             f"at most {MAX_AT_ONCE} go out at once."
         )
     return copies

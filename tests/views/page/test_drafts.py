@@ -13,6 +13,7 @@ from views.page.drafts import (
     SamplingFields,
     compose,
     count,
+    logit_bias,
     stop_strings,
     stop_tokens,
 )
@@ -57,6 +58,15 @@ def test_too_many_at_once_names_both_factors() -> None:
     assert len(compose(Draft("a\nb", split="lines", copies=MAX_AT_ONCE // 2))) == MAX_AT_ONCE
     with pytest.raises(ComposerError, match=r"2 lines times 33 copies make 66 .* 64"):
         compose(Draft("a\nb", split="lines", copies=33))
+    with pytest.raises(ComposerError, match=r"5 copies times 13 sequences make 65 .* 64"):
+        compose(Draft("a", copies=5, n=13))
+
+
+def test_sequences_need_a_temperature() -> None:
+    with pytest.raises(ComposerError, match="Requests: n: 3 sequences would all be the same"):
+        compose(Draft("a", n=3))
+    (one,) = compose(Draft("a", n=3, sampling=SamplingFields(temperature=1.0)))
+    assert one.params.n == 3
 
 
 def test_empty_sampling_fields_are_the_engines_defaults() -> None:
@@ -68,7 +78,17 @@ def test_empty_sampling_fields_are_the_engines_defaults() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("max_tokens", 0), ("temperature", -0.1), ("top_p", 0.0), ("top_k", -1), ("seed", -1)],
+    [
+        ("max_tokens", 0),
+        ("temperature", -0.1),
+        ("top_p", 0.0),
+        ("top_k", -1),
+        ("seed", -1),
+        ("min_p", 1.5),
+        ("repetition_penalty", 0.0),
+        ("presence_penalty", 2.5),
+        ("frequency_penalty", -2.5),
+    ],
 )
 def test_a_bad_number_is_named_with_its_field_and_value(field: str, value: float) -> None:
     fields = replace(SamplingFields(), **{field: value})  # type: ignore[arg-type]
@@ -92,7 +112,22 @@ def test_a_stop_token_that_is_none_is_shown(text: str) -> None:
 
 
 def test_count_is_what_compose_makes() -> None:
-    draft = Draft("a\n\nb", split="lines", copies=3)
-    assert count(draft.text, draft.split, draft.copies) == len(compose(draft)) == 6
-    assert count("", "one", 1) == 0
-    assert count("a", "one", None) == 0
+    sampling = SamplingFields(temperature=1.0)
+    draft = Draft("a\n\nb", split="lines", copies=3, n=2, sampling=sampling)
+    assert count(draft) == sum(one.params.n for one in compose(draft)) == 12
+    assert count(replace(draft, n=None)) == len(compose(replace(draft, n=None))) == 6
+    assert count(Draft("")) == 0
+    assert count(Draft("a", copies=None)) == 0
+
+
+def test_a_bias_is_a_token_id_with_a_number() -> None:
+    assert logit_bias("198: -100, 7:2.5\n260 : +1") == {198: -100.0, 7: 2.5, 260: 1.0}
+    assert logit_bias(" ,\n") is None
+    fields = SamplingFields(logit_bias="5: 300")
+    assert compose(Draft("a", sampling=fields))[0].params.logit_bias == {5: 100.0}
+
+
+@pytest.mark.parametrize("text", ["x: 1", "5", "5: y", "-5: 1", "5 1", "5:", "5: nan"])
+def test_a_bias_that_is_none_is_shown(text: str) -> None:
+    with pytest.raises(ComposerError, match="Sampling: logit_bias"):
+        compose(Draft("a", sampling=SamplingFields(logit_bias=text)))
