@@ -127,11 +127,11 @@ def _sampling_fields(fields: state.Fields) -> None:
 def _penalty_fields(fields: state.Fields) -> None:
     left, right = st.columns(2)
     with left:
-        _number(fields, "min_p", "of the likeliest's probability", 0.05)
-        _number(fields, "repetition_penalty", "prompt and output, 1 is none", 0.1)
+        _number(fields, "min_p", "part of the likeliest", 0.05)
+        _number(fields, "repetition_penalty", "1 is none", 0.1)
     with right:
-        _number(fields, "presence_penalty", "once for a token of the output", 0.1)
-        _number(fields, "frequency_penalty", "as often as the output has it", 0.1)
+        _number(fields, "presence_penalty", "once a token", 0.1)
+        _number(fields, "frequency_penalty", "each time", 0.1)
     label = "logit_bias: token id and what is added, with commas, as 198: -100, 260: 2.5"
     st.text_input(label, fields.first["logit_bias"], key=fields.key("logit_bias"))
 
@@ -149,10 +149,10 @@ def _request_fields(fields: state.Fields, llm: AsyncLLM | None) -> None:
     left, right = st.columns(2)
     with left:
         _number(fields, "copies", "of each request")
-        _number(fields, "n", "sequences of each prompt, sampled with a temperature")
-    with right:
         description = "lower goes first; needs scheduling_policy priority"
         _number(fields, "priority", description, disabled=not by_priority)
+    with right:
+        _number(fields, "n", "sequences of each request")
     _text(fields, "system", "Shared beginning: a chat's system message, or before each prompt", 120)
 
 
