@@ -521,6 +521,94 @@ def test_a_prompt_stays_text_and_a_click_on_its_history_seeks(
     assert records_of(recorded.text)[seq]["facts"]["request"] == request
 
 
+# --- the candidates of a token -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def drawn(server: StageServer) -> Recorded:
+    """Two sequences drawn from a few tokens, and a greedy request that a bias leads elsewhere."""
+    llm = AsyncLLM(server.sessions.wait_for_model(), None, server.sessions.thread)
+    common = {"max_tokens": 3, "ignore_eos": True}
+    params = SamplingParams(temperature=0.9, top_k=2, seed=4, n=2, **common)  # type: ignore[arg-type]
+    llm.submit("Once", params)
+    biased = SamplingParams(temperature=0.0, logit_bias={3 + ord("~"): 100.0}, **common)  # type: ignore[arg-type]
+    llm.submit("upon", biased)
+    while llm.num_unfinished:
+        llm.step()
+    text = "\n".join(llm.trace.lines()) + "\n"
+    llm.close()
+    return Recorded(text, Trace.parse(text.splitlines()))
+
+
+def candidate_rows(page: Page) -> list[list[str]]:
+    """What each row says, with its title on the token's cell left out."""
+    rows = page.locator(".gb-inspector .gb-candidates tbody tr")
+    return [
+        row.locator("th .gb-code, th small, td:visible").all_inner_texts() for row in rows.all()
+    ]
+
+
+def share(text: str) -> float:
+    return float(text.removeprefix("<").removesuffix("%")) / 100
+
+
+def test_the_inspector_has_the_candidates_of_the_token_at_the_cursor(
+    page: Page, drawn: Recorded
+) -> None:
+    show(page, drawn.text)
+    part = page.locator(".gb-inspector [aria-label='Candidates of the latest token']")
+    page.evaluate("window.stage.store.select({ request: '1_r0' })")
+    page.evaluate("window.stage.store.seek(5)")
+    settle(page)
+    assert part.is_hidden()
+    for record in records_of(drawn.text):
+        if record.get("type") != "token_sampled":
+            continue
+        facts = record["facts"]
+        page.evaluate("id => window.stage.store.select({ request: id })", facts["request"])
+        page.evaluate("seq => window.stage.store.seek(seq)", record["seq"])
+        settle(page)
+        rows = candidate_rows(page)
+        assert [int(row[1]) for row in rows] == facts["candidates"]
+        columns = [facts["probabilities"]] + [facts["drawn_from"]] * (not facts["greedy"])
+        for column, expected in enumerate(columns, start=2):
+            assert [share(row[column]) for row in rows] == pytest.approx(expected, abs=0.006)
+        assert {len(row) for row in rows} == {2 + len(columns)}
+        chosen = part.locator("[data-chosen]")
+        assert chosen.locator("small").inner_text() == str(facts["token"])
+        assert chosen.locator("b").inner_text() == "chosen"
+        said = part.locator("p").inner_text()
+        assert ("drawn at random" in said) == (not facts["greedy"])
+        assert ("after bias" in said) == (facts["request"] == "r1")
+        # The box that the sampler stands in shows the same.
+        page.evaluate("window.stage.store.select({ request: null, component: 'gpu-runner' })")
+        settle(page)
+        assert candidate_rows(page) == rows
+    forbidden = part.locator("td[data-bar=drawn] [title*='could not be drawn']")
+    page.evaluate("window.stage.store.select({ request: '0_r0', component: null })")
+    settle(page)
+    assert forbidden.count() == len(candidate_rows(page)) - 2
+    assert page.locator(".gb-inspector .gb-chip", has_text="sequence 0 of r0").count() == 1
+
+
+def test_a_token_s_text_stays_text_and_is_seen(page: Page, drawn: Recorded) -> None:
+    header, records = drawn.text.splitlines()[0], records_of(drawn.text)
+    texts = [HOSTILE, " the", "\n\t", "", "\u200b\u202e"]
+    for record in records:
+        if record.get("type") == "token_sampled":
+            facts = record["facts"]
+            facts["texts"] = texts + [""] * (len(facts["candidates"]) - len(texts))
+    show(page, as_text(header, records))
+    page.evaluate("window.stage.store.select({ request: '0_r0' })")
+    page.evaluate("window.stage.store.seek(window.stage.store.head)")
+    settle(page)
+    assert page.locator(".gb-inspector img").count() == 0
+    shown = [row[0] for row in candidate_rows(page)][:5]
+    assert shown[0].startswith("<img␣src=x␣onerror=alert(1)>␣the␣capital")
+    assert "⟨U+202E⟩" in shown[0]
+    assert shown[1:] == ["␣the", "⏎⇥", "(no text)", "⟨U+200B⟩⟨U+202E⟩"]
+
+
 # --- transport -----------------------------------------------------------------------------------
 
 
