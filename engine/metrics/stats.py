@@ -44,6 +44,17 @@ from engine.trace import Trace
 RECENT_REQUESTS = 1_000  # that the hit rate of the periodic line is over
 
 
+class Sequences:
+    """The requests that come of one: n of them, most often one."""
+
+    __slots__ = ("all_finished", "most_tokens", "n", "unfinished")
+
+    def __init__(self) -> None:
+        self.n = self.unfinished = 0
+        self.most_tokens = 0  # generated for the longest of them
+        self.all_finished = True  # none was taken back
+
+
 class RequestTimes:
     """What is remembered of a request until its end; times in microseconds of the log."""
 
@@ -54,6 +65,7 @@ class RequestTimes:
         "num_cached_tokens",
         "num_generation_tokens",
         "num_prompt_tokens",
+        "parent",
         "queued",
         "scheduled",
         "submitted",
@@ -66,6 +78,7 @@ class RequestTimes:
         self.max_tokens = max_tokens
         self.num_cached_tokens = 0  # of the prompt, found at its first admission
         self.num_generation_tokens = 0
+        self.parent = ""  # in `EngineStats.sequences`
 
 
 class Histograms:
@@ -141,7 +154,9 @@ class EngineStats:
         self.histograms = Histograms(config.max_model_len or 1)
         self.hit_rate = HitRate()
         self.requests: dict[str, RequestTimes] = {}  # that have not ended
-        # of the step under way
+        self.sequences: dict[str, Sequences] = {}  # that have not all ended
+        # of the command or step under way
+        self._arriving: list[str] = []
         self._outputs: dict[str, int] = {}  # new tokens
         self._outputs_at = 0
         self._completed: list[tuple[str, str]] = []
@@ -185,6 +200,7 @@ class EngineStats:
         self.requests[facts.request] = RequestTimes(
             event.t_us, facts.num_prompt_tokens, facts.max_tokens
         )
+        self._arriving.append(facts.request)
 
     def _arrived(self, event: Event) -> None:
         facts: RequestArrived = event.facts  # type: ignore[assignment]
@@ -224,7 +240,7 @@ class EngineStats:
         if facts.finish_reason == FinishReason.ABORT:
             # As in vLLM: who takes a request back is in no figure of finished requests.
             self._outputs.pop(facts.request, None)
-            self.requests.pop(facts.request, None)
+            self._end_sequence(self.requests.pop(facts.request)).all_finished = False
         else:
             self._completed.append((facts.request, facts.finish_reason))
 
@@ -236,8 +252,26 @@ class EngineStats:
             self.num_running = queues.get("running", {}).get("length", self.num_running)
             self.num_waiting = queues.get("waiting", {}).get("length", self.num_waiting)
             self.num_free_blocks = queues.get("free", {}).get("length", self.num_free_blocks)
+        for key in self._arriving:
+            # Only the state says which request of n sequences it is one of.
+            self._add_to_parent(key, patch.changes["requests"][key].get("parent", key))
+        self._arriving.clear()
         if patch.phase is Phase.OUTPUT and self._outputs:
             self._end_iteration(patch)
+
+    def _add_to_parent(self, key: str, parent: str) -> None:
+        sequences = self.sequences.setdefault(parent, Sequences())
+        sequences.n += 1
+        sequences.unfinished += 1
+        self.requests[key].parent = parent
+
+    def _end_sequence(self, request: RequestTimes) -> Sequences:
+        sequences = self.sequences[request.parent]
+        sequences.unfinished -= 1
+        sequences.most_tokens = max(sequences.most_tokens, request.num_generation_tokens)
+        if not sequences.unfinished:
+            del self.sequences[request.parent]
+        return sequences
 
     def _end_iteration(self, patch: Patch) -> None:
         """A step's outcome has reached the front end, at the beginning of its last phase."""
@@ -283,8 +317,10 @@ class EngineStats:
         to.generation_tokens.observe(request.num_generation_tokens)
         to.prefill_kv_computed_tokens.observe(request.num_prompt_tokens - request.num_cached_tokens)
         to.max_tokens.observe(request.max_tokens)
-        to.max_num_generation_tokens.observe(request.num_generation_tokens)
-        to.n.observe(1)
+        sequences = self._end_sequence(request)
+        if sequences.all_finished and not sequences.unfinished:
+            to.max_num_generation_tokens.observe(sequences.most_tokens)
+            to.n.observe(sequences.n)
 
 
 def seconds(microseconds: float) -> float:

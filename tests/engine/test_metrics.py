@@ -241,6 +241,23 @@ def test_who_is_taken_back_is_not_finished(make: Make) -> None:
     assert not engine.stats.requests
 
 
+def test_n_sequences_are_one_request_of_n(make: Make) -> None:
+    engine = make(num_gpu_blocks=64)
+    drawn = SamplingParams(temperature=1.0, n=3, max_tokens=4, ignore_eos=True)
+    engine.submit([9, 8, 7], drawn)
+    whole, part = (engine.submit([9, 8, 7], drawn).request_id for _ in range(2))
+    engine.step()
+    engine.abort(whole)
+    engine.abort(f"1_{part}")
+    finish(engine)
+    got = scrape(engine)
+    assert got["vllm:request_params_n_count", ()] == 1
+    assert got["vllm:request_params_n_sum", ()] == 3
+    assert got["vllm:request_max_num_generation_tokens_count", ()] == 1
+    assert got["vllm:request_generation_tokens_count", ()] == 3 + 2
+    assert not engine.stats.sequences and not engine.stats.requests
+
+
 def test_a_stop_string_is_a_stop(make: Make) -> None:
     engine = make()
     first = next(iter(_text(engine, greedy(8)))).strip() or "x"
