@@ -8,7 +8,7 @@ import { EngineLink } from "./core/stream.js";
 import { ArchitectureMap } from "./map/map.js";
 import { el, reconcile, setAttribute, setText } from "./page/dom.js";
 import { Head } from "./page/head.js";
-import { Inspector } from "./page/inspector.js";
+import { Side } from "./page/side.js";
 import { Theme } from "./page/theme.js";
 import { Transport } from "./page/transport.js";
 import { panelOf, staticNotice } from "./page/view_panel.js";
@@ -104,7 +104,7 @@ class Workspace {
       if (!event.composedPath().includes(this.head.corner)) this.head.toggleHelp(false);
     });
     this.map = new ArchitectureMap(map, this.store);
-    this.inspector = new Inspector(inspector, this.store);
+    this.side = new Side(inspector, this.store);
     this.map.onChosen = () => {
       // On a phone what the box says stands far below the map.
       if (this.root.clientWidth <= PHONE) inspector.scrollIntoView({ block: "start" });
@@ -197,7 +197,7 @@ class Workspace {
     this.guarded("header", () => this.head.update());
     this.updateBanners();
     this.guarded("map", () => this.map.update());
-    this.guarded("inspector", () => this.inspector.update());
+    this.guarded("inspector", () => this.side.update());
     this.guarded("transport", () => this.transport.update());
     this.updatePanel();
   }

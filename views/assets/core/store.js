@@ -42,6 +42,8 @@ export class Store {
     this.view = "";
     /** @type {Selection} */
     this.selection = { component: null, request: null, block: null };
+    /** The engine's name of the box that a line elsewhere is about, while it is pointed at. */
+    this.pointed = /** @type {string|null} */ (null);
     this.live = true;
     /** Name of the saved trace that is shown, "" for a live engine. */
     this.traceName = "";
@@ -493,6 +495,13 @@ export class Store {
   select(partial) {
     this.selection = { ...this.selection, ...partial };
     keep(MEMORY.selection, this.selection);
+    this.changed();
+  }
+
+  /** @param {string|null} live */
+  point(live) {
+    if (this.pointed === live) return;
+    this.pointed = live;
     this.changed();
   }
 

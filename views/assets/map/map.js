@@ -245,6 +245,8 @@ export class ArchitectureMap {
     const chosen = this.store.selection.component;
     for (const [id, box] of this.boxes) {
       box.node.classList.toggle("is-selected", id === chosen);
+      const pointed = this.store.pointed !== null && box.item.live === this.store.pointed;
+      box.node.classList.toggle("is-pointed", pointed);
       setAttribute(box.node, "aria-pressed", id === chosen ? "true" : "false");
     }
   }

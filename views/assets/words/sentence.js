@@ -25,7 +25,8 @@ export function sentenceParts(events, tell, context = {}) {
   const commands = events.filter((event) => event.phase === "command");
   const rest = events.filter((event) => event.phase !== "command");
   if (rest.length === 0 && commands.length > 0) {
-    return oneAfterTheOther(`At step ${commands[0].step}: `, commands);
+    const said = commands.filter((event) => event.type !== "stats_logged");
+    return oneAfterTheOther(`At step ${commands[0].step}: `, said.length ? said : commands);
   }
   const step = rest.length > 0 ? rest[0].step : context.step;
   if (step === undefined)

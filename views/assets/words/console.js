@@ -1,0 +1,143 @@
+// @ts-check
+/**
+ * What vLLM 0.26.0's console prints of an engine, in its words, and between its lines what it
+ * keeps to itself. Each line says which it is.
+ *
+ * @typedef {"vllm" | "requests" | "ours"} Whose printed by default, with --enable-log-requests, or
+ *   never
+ * @typedef {{whose: Whose, level: "INFO" | "WARNING" | "ERROR", text: string, how: string,
+ *   truth: TruthKind, component: string}} Line `component` is the engine's name of its box
+ */
+import { count, plural } from "./format.js";
+import { reasonPhrase } from "./reasons.js";
+
+/** @import { EventRecord } from "../core/records.js" */
+/** @import { TruthKind } from "../page/truth.js" */
+
+/** @type {Record<Whose, {label: string, title: string}>} */
+export const WHOSE = {
+  vllm: { label: "", title: "vLLM prints this line" },
+  requests: { label: "log-requests", title: "vLLM prints this line with --enable-log-requests" },
+  ours: { label: "ours", title: "vLLM prints no such line" },
+};
+
+const EVENT = "from the event that this line stands for";
+
+/**
+ * @param {Whose} whose @param {string} text @param {string} component @param {string} [how]
+ * @returns {Line}
+ */
+function line(whose, text, component, how = EVENT) {
+  return { whose, level: "INFO", text, how, truth: "measured", component };
+}
+
+/** @type {Record<string, (e: EventRecord) => Line[]>} */
+const EVENT_LINES = {
+  request_submitted: ({ facts: f, component }) => [
+    line("requests", `Added request ${f.request}.`, component),
+  ],
+  request_refused: ({ facts: f, reason, component }) => [
+    line("requests", `Request ${f.request} failed (bad request): ${reasonPhrase(reason)}.`, component),
+  ],
+  request_aborted: ({ facts: f, component }) => [
+    line("requests", `Aborted request(s) ${f.request}.`, component),
+  ],
+  request_completed: ({ facts: f, component }) =>
+    f.finish_reason === "abort"
+      ? []
+      : [line("ours", `Request ${f.request} finished: ${f.finish_reason}.`, component)],
+  request_preempted: ({ facts: f, component }) => [
+    line(
+      "ours",
+      `Request ${f.request} preempted${f.by ? ` for ${f.by}` : ""}, ` +
+        `${plural(f.num_computed_tokens, "computed token")} given back.`,
+      component,
+    ),
+  ],
+  prefix_cache_reset: ({ facts: f, reason, component }) => [
+    f.done
+      ? line("vllm", "Successfully reset prefix cache", component)
+      : {
+          ...line(
+            "vllm",
+            `Failed to reset prefix cache because some blocks (${reason?.used}) are not freed yet`,
+            component,
+          ),
+          level: "WARNING",
+        },
+  ],
+  stats_logged: ({ facts: f, component }) => [
+    line("vllm", statsText(f), component, statsHow(f.seconds)),
+  ],
+  engine_failed: ({ facts: f, component }) => [
+    { ...line("vllm", "EngineCore encountered a fatal error.", component), level: "ERROR" },
+    line("ours", f.message, component),
+  ],
+};
+
+/** The lines of an event; most have none. @param {EventRecord} event @returns {Line[]} */
+export function linesOf(event) {
+  return EVENT_LINES[event.type]?.(event) ?? [];
+}
+
+/** @param {number} seconds */
+function statsHow(seconds) {
+  return (
+    `from this engine's log; the throughputs over ${seconds.toFixed(1)} s of wall time, in which ` +
+    "the engine may have stood paused"
+  );
+}
+
+/** @param {any} f the facts of stats_logged @returns {string} as `stats_text` of the engine */
+function statsText(f) {
+  const percent = (/** @type {number} */ share) => (share * 100).toFixed(1);
+  return (
+    `Engine 000: Avg prompt throughput: ${f.prompt_throughput.toFixed(1)} tokens/s, ` +
+    `Avg generation throughput: ${f.generation_throughput.toFixed(1)} tokens/s, ` +
+    `Running: ${f.running} reqs, Waiting: ${f.waiting} reqs, ` +
+    (f.preemptions ? `Preemptions: ${f.preemptions}, ` : "") +
+    `GPU KV cache usage: ${percent(f.kv_cache_usage)}%, ` +
+    `Prefix cache hit rate: ${percent(f.prefix_cache_hit_rate)}%`
+  );
+}
+
+/** What stands before the first record. @param {any} header @returns {Line[]} */
+export function openingLines(header) {
+  const lines = header.model.name ? [engineLine(header)] : [];
+  const { num_gpu_blocks: blocks, block_size: size, max_model_len: longest } = header.config;
+  if (blocks && size && longest) lines.push(...cacheLines(blocks, size, longest));
+  if (header.base_seq > 0) {
+    const gone = plural(header.base_seq, "record");
+    lines.push(line("ours", `${gone} before this are forgotten.`, "async-engine", "base_seq"));
+  }
+  return lines;
+}
+
+/** @param {any} header @returns {Line} */
+function engineLine({ model, config }) {
+  const pool = config.num_gpu_blocks
+    ? ` Its KV cache is ${plural(config.num_gpu_blocks, "block")} because the settings say so; ` +
+      "vLLM would profile the device for it."
+    : "";
+  const text = `${model.name} in ${model.dtype} on ${model.device}.${pool}`;
+  return line("ours", text, "gpu-runner", "the log's header");
+}
+
+/** @param {number} blocks @param {number} size @param {number} longest @returns {Line[]} */
+function cacheLines(blocks, size, longest) {
+  const concurrency = blocks / Math.ceil(longest / size);
+  const how = `num_gpu_blocks ${blocks} / ceil(max_model_len ${longest} / block_size ${size})`;
+  const tokens = count(Math.floor(concurrency * longest));
+  /** @type {(text: string, how: string) => Line} */
+  const derived = (text, from) => ({
+    ...line("vllm", text, "physical-vram", from),
+    truth: "derived",
+  });
+  return [
+    derived(`GPU KV cache size: ${tokens} tokens`, `max_model_len × ${how}`),
+    derived(
+      `Maximum concurrency for ${count(longest)} tokens per request: ${concurrency.toFixed(2)}x`,
+      how,
+    ),
+  ];
+}
