@@ -351,7 +351,7 @@ def selected(page: Page) -> list[str | None]:
 
 
 def test_a_view_dims_what_is_not_in_its_focus(page: Page) -> None:
-    tabs = page.get_by_role("tab")
+    tabs = page.get_by_role("tablist", name="Views").get_by_role("tab")
     assert tabs.count() == 3
     for number in range(3):
         page.keyboard.press(str(number + 1))

@@ -37,7 +37,11 @@ const EVENT_LINES = {
     line("requests", `Added request ${f.request}.`, component),
   ],
   request_refused: ({ facts: f, reason, component }) => [
-    line("requests", `Request ${f.request} failed (bad request): ${reasonPhrase(reason)}.`, component),
+    line(
+      "requests",
+      `Request ${f.request} failed (bad request): ${reasonPhrase(reason)}.`,
+      component,
+    ),
   ],
   request_aborted: ({ facts: f, component }) => [
     line("requests", `Aborted request(s) ${f.request}.`, component),
