@@ -31,7 +31,7 @@ from engine.events import (
 )
 from engine.outputs import ModelRunnerOutput, ScheduledRequest, SchedulerOutput
 from engine.request import Request
-from engine.trace import SCHEMA_VERSION, Trace, TraceHeader
+from engine.trace import SCHEMA_VERSION, Changes, Trace, TraceHeader
 
 TRACE_SCHEMA = 1
 EOS_TOKEN_ID = 2
@@ -196,6 +196,14 @@ class FormulaRunner:
 
     def drop_requests(self, request_ids: set[str]) -> None:
         """Not needed: a workload aborts before a step or after its tokens are sampled."""
+
+    def take_changes(self) -> Changes:
+        """It has no state."""
+        return {}
+
+    def snapshot(self) -> Changes:
+        """It has no state."""
+        return {}
 
     def token(self, request_id: str, number: int) -> int:
         """The `number`-th output token (from 1) of a request."""

@@ -46,6 +46,12 @@ class Runner(Protocol):
     def drop_requests(self, request_ids: set[str]) -> None:
         """Forget requests in the middle of a step; the rest of the step goes on without them."""
 
+    def take_changes(self) -> Changes:
+        """What changed of its part of the state since the last call."""
+
+    def snapshot(self) -> State:
+        """Its part of the state, whole."""
+
 
 class OutputSink(Protocol):
     """What takes the step's outcome to the clients (`engine/output_processor.py`)."""
@@ -235,6 +241,7 @@ class EngineCore:
     def state(self) -> State:
         """The whole state, from the live objects."""
         state = self.recorder.snapshot()
+        merge_patch(state, self.runner.snapshot())
         if self.output_processor is not None:
             merge_patch(state, self.output_processor.snapshot())
         state["engine"] = self._engine_record()
@@ -248,6 +255,7 @@ class EngineCore:
 
     def _end_phase(self) -> None:
         changes = self.recorder.take_changes()
+        merge_records(changes, self.runner.take_changes())
         forgotten = [key for key, value in changes.get("requests", {}).items() if value is None]
         if self.output_processor is not None:
             merge_records(changes, self.output_processor.take_changes())

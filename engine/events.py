@@ -204,10 +204,10 @@ class EnforceEager(NamedTuple):
     """The engine was told never to use a graph."""
 
 
-class NothingCaptured(NamedTuple):
-    """This engine holds no captured graph."""
+class CannotCapture(NamedTuple):
+    """The model's forward can be no graph: it could not be recorded, or a replay differed."""
 
-    batch: int
+    message: str
 
 
 class BlocksInUse(NamedTuple):
@@ -244,7 +244,7 @@ Reason = (
     | PrefillInBatch
     | AboveLargestSize
     | EnforceEager
-    | NothingCaptured
+    | CannotCapture
     | BlocksInUse
 )
 
@@ -472,6 +472,37 @@ class StepDispatched(NamedTuple):
     num_padded_tokens: int
 
 
+@at("cuda-graph")
+class GraphCaptured(NamedTuple):
+    """A graph of this engine's model was captured; or (`shared`) another engine had done so.
+
+    The operations are listed by layer and module, as `engine/cuda_graph/operations.py` says.
+    """
+
+    size: int  # rows
+    shared: bool
+    recorded: int  # operations of the forward
+    replayed: int  # of these, operations that a replay runs
+    folded: int  # on constants alone: computed once
+    views: int  # nothing to run
+    num_bytes: int  # of static buffers
+    eager_us: float  # a forward of this size, right after the capture
+    replay_us: float  # the same by replay
+    first_layers: tuple[int, ...]  # -1 outside of the layers
+    last_layers: tuple[int, ...]
+    kinds: tuple[str, ...]
+    operations: tuple[str, ...]
+
+
+@at("cuda-graph")
+class GraphReplayed(NamedTuple):
+    """A captured graph ran instead of the model's modules; rows to spare wrote to block 0."""
+
+    num_tokens: int  # asked for
+    num_padded_tokens: int  # the size taken
+    operations: int
+
+
 @at("gpu-runner")
 class ForwardRun(NamedTuple):
     """The model ran over the batch."""
@@ -652,6 +683,8 @@ Facts = (
     | BlockTablesUpdated
     | InputsPrepared
     | StepDispatched
+    | GraphCaptured
+    | GraphReplayed
     | ForwardRun
     | WeightsRead
     | ModulesTimed

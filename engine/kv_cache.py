@@ -48,8 +48,9 @@ class KVCacheSpec(NamedTuple):
 class KVCache:
     """The pool: `layers[i][0]` holds the keys of layer i, `layers[i][1]` its values.
 
-    A layer is `[2, num_blocks, block_size, num_kv_heads, head_dim]`. Block 0 is nobody's: padding
-    reads it, and writes to it where a captured graph has rows to spare, so it must stay finite.
+    A layer is `[2, num_blocks, block_size, num_kv_heads, head_dim]`. Block 0 is nobody's: where a
+    captured graph has rows to spare, and while one is captured, K and V are written to it. No
+    request's attention reads it.
     """
 
     def __init__(self, spec: KVCacheSpec, num_blocks: int, device: torch.device):

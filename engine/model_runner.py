@@ -18,12 +18,22 @@ import torch
 from torch import Tensor
 
 from engine.config import EngineConfig, SamplingParams
-from engine.cuda_graph import BatchDescriptor, CudagraphDispatcher
+from engine.cuda_graph import (
+    BatchDescriptor,
+    CannotRecord,
+    CapturedGraph,
+    CapturedGraphs,
+    CudagraphDispatcher,
+    CudagraphMode,
+    Dispatch,
+)
 from engine.detokenizer import TokenTexts
 from engine.events import (
     AttentionRun,
     BlockTablesUpdated,
     ForwardRun,
+    GraphCaptured,
+    GraphReplayed,
     HeadsGrouped,
     InputsPrepared,
     KVWritten,
@@ -34,9 +44,10 @@ from engine.events import (
     TokensReturned,
     WeightsRead,
 )
+from engine.forward import Forward, ModelInputs, context_of, run_eagerly
 from engine.kv_cache import KVCache, KVCacheSpec
-from engine.model_loader import LoadedModel, ModelError
-from engine.module_timer import ModuleTimer, ModuleTimes
+from engine.model_loader import LoadedModel
+from engine.module_timer import ModuleTimer
 from engine.outputs import (
     ModelRunnerOutput,
     NewRequestData,
@@ -45,13 +56,7 @@ from engine.outputs import (
     SchedulerOutput,
     TokenLogprobs,
 )
-from engine.paged_attention import (
-    ForwardContext,
-    PagedAttentionMetadata,
-    attending_through_pages,
-    check_pageable,
-    make_context,
-)
+from engine.paged_attention import PagedAttentionMetadata, check_pageable
 from engine.sampler import (
     Sampled,
     Sampler,
@@ -60,7 +65,7 @@ from engine.sampler import (
     request_seed,
     token_logprobs,
 )
-from engine.trace import Trace
+from engine.trace import Changes, State, Trace
 
 RANKED_AT_ONCE = 64  # rows of a prompt's logits: their copies stay small
 
@@ -100,16 +105,6 @@ class PromptRows(NamedTuple):
     logits_row: int
 
 
-class ModelInputs(NamedTuple):
-    """A step's batch, ready for the model."""
-
-    request_ids: tuple[str, ...]
-    input_ids: Tensor  # [1, rows]
-    positions: Tensor  # [1, rows]
-    logits_to_keep: Tensor  # rows whose logits are wanted: of prompts, and to sample from
-    metadata: PagedAttentionMetadata
-
-
 class ModelRunner:
     """One engine's hold on the model: its requests, its KV cache, its step in progress.
 
@@ -125,13 +120,17 @@ class ModelRunner:
         self.kv_cache = KVCache(
             KVCacheSpec.of(model, config.block_size), config.num_gpu_blocks, self.device
         )
-        self.dispatcher = CudagraphDispatcher(config)
+        self.graphs = CapturedGraphs.of(model, self.kv_cache)
+        self.dispatcher = CudagraphDispatcher(config, self.graphs)
         self.sampler = Sampler()
         self.texts = TokenTexts(model.tokenizer)
         self.timer = ModuleTimer.of(model.model)
         self.requests: dict[str, CachedRequestState] = {}
         self._scheduled: tuple[ScheduledRequest, ...] = ()
+        self._graphs_told: State = {}  # by size, as the log has them
+        self._graphs_to_tell: Changes = {}
         self._inputs: ModelInputs | None = None
+        self._dispatch: Dispatch | None = None
         self._logits: Tensor | None = None
         self._sampled: tuple[SampledRow, ...] = ()
         self._prompt_rows: tuple[PromptRows, ...] = ()
@@ -194,7 +193,6 @@ class ModelRunner:
             for row, i in enumerate(samples, start=len(prompt_rows))
         )
         self._inputs = ModelInputs(
-            request_ids=flat.requests,
             input_ids=self._tensor(flat.input_ids)[None],
             positions=self._tensor(flat.positions)[None],
             logits_to_keep=self._tensor((*prompt_rows, *ends[samples])),
@@ -207,11 +205,16 @@ class ModelRunner:
             ),
         )
         self.trace.event(flat, duration_us=(time.perf_counter() - began) * 1e6)
-        dispatch = self.dispatcher.dispatch(BatchDescriptor.of(self._inputs.metadata.query_lens))
+        self._dispatch = self._dispatched(self._inputs)
+
+    def _dispatched(self, inputs: ModelInputs) -> Dispatch:
+        """The decision, logged."""
+        decision = self.dispatcher.dispatch(BatchDescriptor.of(inputs.metadata.query_lens))
         self.trace.event(
-            StepDispatched(dispatch.mode, dispatch.num_tokens, dispatch.num_padded_tokens),
-            reason=dispatch.reason,
+            StepDispatched(decision.mode, decision.num_tokens, decision.num_padded_tokens),
+            reason=decision.reason,
         )
+        return decision
 
     def _choose_prompt_rows(
         self, scheduled: tuple[ScheduledRequest, ...], flat: InputsPrepared
@@ -269,48 +272,64 @@ class ModelRunner:
         inputs = self._inputs
         if inputs is None:
             return
-        with torch.inference_mode(), attending_through_pages(self.model.model):
-            context = make_context(inputs.metadata, self.kv_cache, self.timer, self.device)
-            self.timer.start()
-            try:
-                output: Any = self.model.model(
-                    input_ids=inputs.input_ids,
-                    position_ids=inputs.positions,
-                    use_cache=False,
-                    logits_to_keep=inputs.logits_to_keep,
-                    paged=context,
-                )
-            finally:
-                times = self.timer.stop()
-        if context.layers_run != self.model.num_layers:
-            raise ModelError(
-                f"only {context.layers_run} of {self.model.num_layers} layers of "
-                f"{self.model.name} went through PagedAttention; it cannot be run here"
-            )
-        self._logits = output.logits[0]
-        self._log_forward(inputs, context, times)
+        captured = self._captured_graph(inputs)
+        with torch.inference_mode():
+            if captured is None:
+                context = context_of(inputs, self.kv_cache, self.timer)
+                forward = run_eagerly(self.model, inputs, context)
+            else:
+                forward = self._replay(captured, inputs)
+        self._logits = forward.logits
+        self._log_forward(inputs, forward)
 
-    def _log_forward(
-        self, inputs: ModelInputs, context: ForwardContext, times: ModuleTimes
-    ) -> None:
+    def _captured_graph(self, inputs: ModelInputs) -> CapturedGraph | None:
+        """The graph that the step was dispatched to, captured now if it has never been."""
+        assert self._dispatch is not None
+        if self._dispatch.mode is CudagraphMode.NONE:
+            return None
+        size = self._dispatch.num_padded_tokens
+        captured = self.graphs.by_size.get(size)
+        shared = captured is not None
+        if captured is None:
+            try:
+                captured = self.graphs.capture(size, self.model, self.kv_cache)
+            except CannotRecord:
+                self._dispatch = self._dispatched(inputs)  # it knows now, and says why
+                return None
+        if str(size) not in self._graphs_told:
+            facts = captured.facts(shared)
+            self.trace.event(facts, duration_us=None if shared else captured.capture_us)
+            self._graphs_told[str(size)] = self._graphs_to_tell[str(size)] = graph_record(facts)
+        return captured
+
+    def _replay(self, captured: CapturedGraph, inputs: ModelInputs) -> Forward:
+        graph = captured.graph
+        forward = graph.replay(inputs, self.kv_cache)
+        tokens, operations = inputs.metadata.num_tokens, graph.operations.replayed
+        self.trace.event(
+            GraphReplayed(tokens, graph.size, operations), duration_us=forward.times.total_us
+        )
+        return forward
+
+    def _log_forward(self, inputs: ModelInputs, forward: Forward) -> None:
         log, model, spec = self.trace.event, self.model, self.kv_cache.spec
-        batch = inputs.metadata
+        batch, times = inputs.metadata, forward.times
         log(
-            ForwardRun(batch.num_tokens, len(inputs.request_ids), model.num_layers),
+            ForwardRun(batch.num_tokens, len(self._scheduled), model.num_layers),
             duration_us=times.total_us,
         )
         log(WeightsRead(model.weight_bytes))
         log(ModulesTimed(times.kinds, times.calls, times.durations_us))
         log(
-            AttentionRun(context.backend.name, context.layers_run, batch.num_tokens),
+            AttentionRun(forward.attention, model.num_layers, batch.num_tokens),
             duration_us=times.duration_us("attention"),
         )
         log(KVWritten(batch.num_tokens, batch.num_tokens * spec.bytes_per_token))
-        for request_id, table, seq_len in zip(
-            inputs.request_ids, batch.block_tables, batch.seq_lens, strict=True
+        for item, table, seq_len in zip(
+            self._scheduled, batch.block_tables, batch.seq_lens, strict=True
         ):
             num_bytes = len(table) * spec.bytes_per_block
-            log(PagesRead(request_id, table, seq_len, num_bytes))
+            log(PagesRead(item.request_id, table, seq_len, num_bytes))
         log(HeadsGrouped(model.num_attention_heads, model.num_kv_heads, spec.bytes_per_token))
 
     # -- phase sample ---------------------------------------------------------------------------
@@ -394,6 +413,17 @@ class ModelRunner:
         self._scheduled, self._inputs, self._logits = (), None, None
         self._sampled, self._prompt_rows = (), ()
 
+    # -- its part of the state ------------------------------------------------------------------
+
+    def take_changes(self) -> Changes:
+        """The graphs that were captured, or used for the first time, since the last call."""
+        changes, self._graphs_to_tell = self._graphs_to_tell, {}
+        return {"graphs": changes} if changes else {}
+
+    def snapshot(self) -> State:
+        """The graphs that this engine has used, by size."""
+        return {"graphs": dict(self._graphs_told)}
+
     # -- between phases -------------------------------------------------------------------------
 
     def drop_requests(self, request_ids: AbstractSet[str]) -> None:
@@ -420,3 +450,11 @@ class ModelRunner:
 def four_digits(probability: float) -> float:
     """A probability as the log has it: short, and 0 only where it is 0."""
     return float(f"{probability:.4g}")
+
+
+def graph_record(facts: GraphCaptured) -> Changes:
+    """A captured graph as the state has it."""
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in facts._asdict().items()
+    }

@@ -29,6 +29,18 @@ class ModuleTimes(NamedTuple):
     durations_us: tuple[float, ...]
     total_us: float
 
+    @classmethod
+    def of(
+        cls, kinds: tuple[str, ...], calls: tuple[int, ...], spent: dict[str, float]
+    ) -> ModuleTimes:
+        """The times of these kinds out of the seconds spent in each."""
+        return cls(
+            kinds=kinds,
+            calls=calls,
+            durations_us=tuple(round(spent[kind] * 1e6, 1) for kind in kinds),
+            total_us=round(sum(spent.values()) * 1e6, 1),
+        )
+
     def duration_us(self, kind: str) -> float:
         """Time spent in one kind of module; 0 where there was none."""
         return dict(zip(self.kinds, self.durations_us, strict=True)).get(kind, 0.0)
@@ -56,6 +68,11 @@ class ModuleTimer:
         if timer is None:
             timer = _timers[model] = cls(model)
         return timer
+
+    @property
+    def kind(self) -> str:
+        """The kind of module that is running."""
+        return self._stack[-1] if self._running else "other"
 
     def _hook(self, module: nn.Module, kind: str) -> None:
         def before(*_: Any) -> None:
@@ -98,12 +115,7 @@ class ModuleTimer:
         self._spent["other"] += time.perf_counter() - self._mark
         self._running = False
         kinds = tuple(kind for kind in KINDS if self._calls[kind] or kind == "other")
-        return ModuleTimes(
-            kinds=kinds,
-            calls=tuple(self._calls[kind] for kind in kinds),
-            durations_us=tuple(round(self._spent[kind] * 1e6, 1) for kind in kinds),
-            total_us=round(sum(self._spent.values()) * 1e6, 1),
-        )
+        return ModuleTimes.of(kinds, tuple(self._calls[kind] for kind in kinds), self._spent)
 
 
 _timers: WeakKeyDictionary[PreTrainedModel, ModuleTimer] = WeakKeyDictionary()

@@ -32,6 +32,7 @@ __all__ = [
     "TorchPagedAttention",
     "attending_through_pages",
     "check_pageable",
+    "make_backend",
     "make_context",
 ]
 
@@ -124,15 +125,21 @@ def check_pageable(model: PreTrainedModel) -> None:
 def attending_through_pages(model: PreTrainedModel) -> Iterator[None]:
     """Have `model` attend through `paged_attention`, and as before afterwards.
 
-    The weights are shared: whoever runs the model without an engine finds it as it was.
+    The weights are shared: whoever runs the model without an engine finds it as it was. Nor does it
+    look for padding meanwhile: GPT-2 reads token ids back for a warning, and no list can hold that.
     """
     config = model.config.get_text_config(decoder=True)
-    before = config._attn_implementation
-    config._attn_implementation = ATTENTION_NAME
+    before = config._attn_implementation, config.pad_token_id
+    config._attn_implementation, config.pad_token_id = ATTENTION_NAME, None
     try:
         yield
     finally:
-        config._attn_implementation = before
+        config._attn_implementation, config.pad_token_id = before
+
+
+def make_backend(metadata: PagedAttentionMetadata, device: torch.device) -> AttentionBackend:
+    """The attention of one step over `metadata`'s batch."""
+    return TorchPagedAttention.of(metadata, device)
 
 
 def make_context(
@@ -142,7 +149,7 @@ def make_context(
     device: torch.device,
 ) -> ForwardContext:
     """The context of one forward over `metadata`'s batch."""
-    return ForwardContext(TorchPagedAttention(metadata, device), kv_cache, timer)
+    return ForwardContext(make_backend(metadata, device), kv_cache, timer)
 
 
 AttentionInterface.register(ATTENTION_NAME, paged_attention)

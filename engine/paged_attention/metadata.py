@@ -16,18 +16,27 @@ class PagedAttentionMetadata(NamedTuple):
     Request i owns rows `query_start_loc[i]` to `query_start_loc[i + 1]`, the last tokens of its
     `seq_lens[i]`. Token p of it has its K and V in slot p % block_size of the physical block
     `block_tables[i][p // block_size]`. Every table is just long enough for its request.
+
+    `slot_mapping` may be longer than that: rows of padding, whose K and V are written to block 0
+    and whose attention is nothing (zeros).
     """
 
     query_start_loc: tuple[int, ...]
     seq_lens: tuple[int, ...]
     block_tables: tuple[tuple[int, ...], ...]
-    slot_mapping: torch.Tensor  # [rows], on the device: block * block_size + offset
+    slot_mapping: torch.Tensor  # [rows + padding], on the device: block * block_size + offset
     block_size: int
 
     @property
     def num_tokens(self) -> int:
-        """Rows of the batch."""
+        """Rows of the batch, without padding."""
         return self.query_start_loc[-1]
+
+    def padded_to(self, rows: int) -> PagedAttentionMetadata:
+        """The same batch with padding up to this many rows."""
+        slots = self.slot_mapping.new_zeros(rows)
+        slots[: self.num_tokens] = self.slot_mapping
+        return self._replace(slot_mapping=slots)
 
     @property
     def query_lens(self) -> tuple[int, ...]:

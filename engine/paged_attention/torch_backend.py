@@ -21,21 +21,28 @@ from engine.paged_attention.metadata import AttentionOptions, PagedAttentionMeta
 MAX_PADDING_RATIO = 2
 
 
+@dataclass
 class TorchPagedAttention:
     """One step's attention: planned once, then run in every layer."""
 
-    name = "torch"
+    slot_mapping: Tensor  # [rows + padding]
+    num_tokens: int  # rows
+    decodes: list[DecodeGroup]
+    prefills: list[PrefillChunk]
+    name: str = "torch"
 
-    def __init__(self, metadata: PagedAttentionMetadata, device: torch.device):
-        self.slot_mapping = metadata.slot_mapping
-        self.num_tokens = metadata.num_tokens
+    @classmethod
+    def of(cls, metadata: PagedAttentionMetadata, device: torch.device) -> TorchPagedAttention:
+        """The plan for this batch."""
         decodes = [i for i, length in enumerate(metadata.query_lens) if length == 1]
         prefills = [i for i, length in enumerate(metadata.query_lens) if length > 1]
-        self.decodes = [
-            DecodeGroup.of(metadata, group, device)
-            for group in groups_of_similar_width(metadata, decodes)
-        ]
-        self.prefills = [PrefillChunk.of(metadata, i, device) for i in prefills]
+        groups = groups_of_similar_width(metadata, decodes)
+        return cls(
+            slot_mapping=metadata.slot_mapping,
+            num_tokens=metadata.num_tokens,
+            decodes=[DecodeGroup.of(metadata, group, device) for group in groups],
+            prefills=[PrefillChunk.of(metadata, i, device) for i in prefills],
+        )
 
     def forward(
         self, cache: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions
@@ -44,15 +51,18 @@ class TorchPagedAttention:
 
         `cache` is a layer's [2, blocks, block_size, kv_heads, dim]; query, key and value are
         [heads, rows, dim]. Returns [rows, heads, dim]. All rows are written before any is read:
-        a request may share blocks that another one fills in this very step.
+        a request may share blocks that another one fills in this very step. Rows of padding come
+        last and are zero in the result.
         """
         keys, values = cache.flatten(1, 2).unbind(0)
         keys.index_copy_(0, self.slot_mapping, key.transpose(0, 1))
         values.index_copy_(0, self.slot_mapping, value.transpose(0, 1))
         rows = query.transpose(0, 1)
-        if len(self.decodes) == 1 and not self.prefills:  # the usual step: no rows to sort out
-            return self.decodes[0].attend(cache, rows, options)
+        sorted_out = len(self.decodes) == 1 and not self.prefills and self.num_tokens == len(rows)
+        if sorted_out:
+            return self.decodes[0].attend(cache, rows, options)  # the usual step
         output = torch.empty_like(rows, memory_format=torch.contiguous_format)
+        output[self.num_tokens :] = 0
         for decode in self.decodes:
             output[decode.rows] = decode.attend(cache, rows[decode.rows], options)
         for prefill in self.prefills:
@@ -81,9 +91,9 @@ def groups_of_similar_width(
 
 @dataclass
 class DecodeGroup:
-    """Requests with one row each: their pages side by side, padded with block 0 and masked."""
+    """Requests with one row each: their pages side by side, as many for each, and masked."""
 
-    rows: Tensor  # [requests]
+    rows: Tensor | slice  # of the batch, one a request
     pages: Tensor  # [requests * width] physical blocks
     seq_lens: Tensor  # [requests]
     padded_len: int  # width * block_size
@@ -96,9 +106,12 @@ class DecodeGroup:
         """The group of these requests."""
         tables = [metadata.block_tables[i] for i in requests]
         width = max(len(table) for table in tables)
-        pages = [block for table in tables for block in table + (0,) * (width - len(table))]
+        # Filled up with a page of the request's own: block 0 may hold anything.
+        pages = [block for t in tables for block in t + t[-1:] * (width - len(t))]
+        rows = [metadata.query_start_loc[i] for i in requests]
+        adjacent = rows == [*range(rows[0], rows[0] + len(rows))]
         return cls(
-            rows=torch.tensor([metadata.query_start_loc[i] for i in requests], device=device),
+            rows=slice(rows[0], rows[-1] + 1) if adjacent else torch.tensor(rows, device=device),
             pages=torch.tensor(pages, device=device),
             seq_lens=torch.tensor([metadata.seq_lens[i] for i in requests], device=device),
             padded_len=width * metadata.block_size,
@@ -124,7 +137,7 @@ class DecodeGroup:
     def mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
         """[requests, 1, 1, padded_len]: 0 where a row may look, else minus infinity."""
         if window not in self.masks:
-            position = torch.arange(self.padded_len, device=self.rows.device)
+            position = torch.arange(self.padded_len, device=self.seq_lens.device)
             end = self.seq_lens[:, None]
             visible = position < end
             if window is not None:

@@ -186,7 +186,7 @@ def test_decodes_of_very_different_lengths_do_not_pay_for_each_other() -> None:
         slot_mapping=torch.zeros(4, dtype=torch.int64),
         block_size=BLOCK_SIZE,
     )
-    backend = torch_backend.TorchPagedAttention(metadata, CPU)
+    backend = torch_backend.TorchPagedAttention.of(metadata, CPU)
     assert sorted(group.padded_len for group in backend.decodes) == [12, 204]
     for i, rows in enumerate(sequences.step(dict.fromkeys(range(4), 1))):
         expected = plain_logits(sequences.model, sequences.tokens[i])[-1]

@@ -33,7 +33,7 @@ COMPONENT_CODE: dict[str, tuple[Code, ...]] = {
         Code("engine/model_runner.py", "ModelRunner"),
         Code("engine/sampler.py", "Sampler"),
     ),
-    "cuda-graph": (Code("engine/cuda_graph.py", "CudagraphDispatcher"),),
+    "cuda-graph": (Code("engine/cuda_graph/dispatcher.py", "CudagraphDispatcher"),),
     "paged-attn": (Code("engine/paged_attention/torch_backend.py", "TorchPagedAttention"),),
     "physical-vram": (Code("engine/kv_cache.py", "KVCache"),),
     "shared-gqa": (Code("engine/kv_cache.py", "KVCacheSpec"),),

@@ -22,7 +22,7 @@ const ABOUT = {
     "Executes a step: it flattens the scheduled tokens of all requests into one batch, runs the model over it, keeps the logits, and then samples a token for each request whose known tokens are all computed.",
   ],
   "cuda-graph": [
-    "Chooses how the forward runs: by replaying a graph captured for a batch size, with padding up to that size, or eagerly, one operation after the other. Nothing is captured in this engine yet: every step runs eagerly here, and the log says why.",
+    "Chooses how the forward runs: by replaying a graph captured for a batch size, with padding up to that size, or eagerly, one operation after the other. On a CPU a graph is a list of operations, recorded in one forward and run again without the model's modules; its reasons stand in the log.",
     "In vLLM 0.26.0 the default, FULL_AND_PIECEWISE, replays a full graph for a uniform decode batch and a piecewise one, with attention left out, otherwise. Preparing inputs and padding remain as costs.",
   ],
   "paged-attn": [

@@ -248,7 +248,7 @@ const EAGER_BECAUSE = {
   prefill_in_batch: "prefill in batch",
   above_largest_size: "above largest",
   enforce_eager: "as configured",
-  nothing_captured: "none captured",
+  cannot_capture: "cannot capture",
 };
 
 /** @param {Moment} now @returns {Live} */

@@ -6,16 +6,12 @@ import { capital, count, plural } from "../words/format.js";
 
 /** @import { Model } from "./graph_model.js" */
 
-const NOT_BUILT =
-  "Capture is not built in this engine yet: no size is captured, and every operation is launched " +
-  "one by one.";
 const VLLM_HOW = "the default of vLLM 0.26.0, FULL_AND_PIECEWISE; not measured in this engine";
 
 /** Why this engine runs eagerly -> what vLLM would do with such a batch. */
 /** @type {Record<string, string>} */
 const IN_VLLM = {
   prefill_in_batch: "vLLM's default would replay a piecewise graph here, attention left out",
-  nothing_captured: "vLLM's default would replay a full graph here, if it captured this size",
 };
 
 /** @param {Model} data @returns {HTMLElement[]} */
@@ -41,7 +37,6 @@ export function dispatchParts(data) {
     el("p", { class: "gbp-because" }, whyWords(dispatch.why)),
     batchWords(dispatch),
   ];
-  if (dispatch.eager && !data.everCaptured) parts.push(el("p", { class: "gbp-more" }, NOT_BUILT));
   const elsewhere = dispatch.eager ? IN_VLLM[dispatch.code] : undefined;
   if (elsewhere) {
     parts.push(el("p", { class: "gbp-more" }, truth("illustrative", VLLM_HOW, elsewhere), "."));

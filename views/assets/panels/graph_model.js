@@ -30,9 +30,6 @@ export function model(store) {
     dispatch: dispatchOf(one("step_dispatched"), one("batch_scheduled")),
     /** The step is over and gave nobody a token. */
     nothingRan: one("batch_scheduled")?.facts.num_requests === 0,
-    everCaptured: [...index.steps.values()].some(
-      (facts) => facts.dispatch && facts.dispatch.facts.mode !== "NONE",
-    ),
     forward: forwardOf(one("forward_run")),
     modules: modulesOf(one("modules_timed")),
     phases: phasesOf(index, step, store.cursor),

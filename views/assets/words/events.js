@@ -76,6 +76,14 @@ export const EVENT_PHRASES = {
       ? `${does(f.num_tokens, "token", "runs", "run")} eagerly${colon(e.reason)}`
       : `${does(f.num_tokens, "token", "replays", "replay")} the ${f.mode} graph of ` +
         `${f.num_padded_tokens}${because(e.reason)}`,
+  graph_captured: (f, e) =>
+    (f.shared
+      ? `the graph of ${plural(f.size, "row")} is there already, captured for another engine`
+      : `a graph of ${plural(f.size, "row")} is captured${took(e)}`) +
+    `: ${plural(f.recorded, "operation")}, ${count(f.replayed)} of them to replay`,
+  graph_replayed: (f, e) =>
+    `the graph of ${plural(f.num_padded_tokens, "row")} is replayed for ` +
+    `${plural(f.num_tokens, "token")}: ${plural(f.operations, "operation")}${took(e)}`,
   forward_run: (f, e) =>
     `${plural(f.num_tokens, "token")} of ${plural(f.num_requests, "request")} went through ` +
     `${plural(f.num_layers, "layer")}${took(e)}`,

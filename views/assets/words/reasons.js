@@ -52,8 +52,7 @@ export const REASON_PHRASES = {
   above_largest_size: (r) =>
     `${does(r.batch, "token", "is", "are")} more than the largest captured size, ${r.largest}`,
   enforce_eager: () => "the engine was told never to use a graph",
-  nothing_captured: (r) =>
-    `no graph is captured in this engine for a batch of ${plural(r.batch, "token")}`,
+  cannot_capture: (r) => `this model's forward can be no graph: ${r.message}`,
   blocks_in_use: (r) => `${does(r.used, "block", "is", "are")} in use`,
 };
 

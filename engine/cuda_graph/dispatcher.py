@@ -9,7 +9,16 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from engine.config import EngineConfig
-from engine.events import EnforceEager, NothingCaptured, PrefillInBatch, Reason
+from engine.cuda_graph.captured import CapturedGraphs
+from engine.events import (
+    AboveLargestSize,
+    CannotCapture,
+    EnforceEager,
+    PrefillInBatch,
+    Reason,
+)
+
+CAPTURE_SIZES = (1, 2, 4, 8)  # rows of a decode batch; each is captured when it is first needed
 
 
 class CudagraphMode(StrEnum):
@@ -42,20 +51,28 @@ class Dispatch(NamedTuple):
 
 
 class CudagraphDispatcher:
-    """Chooses among what was captured: nothing so far, so every step runs eagerly."""
+    """Chooses the smallest graph that a decode batch fits in; every other batch runs eagerly."""
 
-    def __init__(self, config: EngineConfig):
+    def __init__(self, config: EngineConfig, graphs: CapturedGraphs):
         self.enforce_eager = config.enforce_eager
+        self.graphs = graphs
 
     def dispatch(self, batch: BatchDescriptor) -> Dispatch:
         """How this batch runs."""
-        return Dispatch(
-            CudagraphMode.NONE, batch.num_tokens, batch.num_tokens, self._why_eager(batch)
-        )
+        tokens = batch.num_tokens
+        reason = self._why_eager(batch)
+        if reason is not None:
+            return Dispatch(CudagraphMode.NONE, tokens, tokens, reason)
+        size = next(size for size in CAPTURE_SIZES if size >= tokens)
+        return Dispatch(CudagraphMode.FULL, tokens, size, None)
 
-    def _why_eager(self, batch: BatchDescriptor) -> Reason:
+    def _why_eager(self, batch: BatchDescriptor) -> Reason | None:
         if self.enforce_eager:
             return EnforceEager()
         if batch.prefill_tokens:
             return PrefillInBatch(batch.prefill_tokens)
-        return NothingCaptured(batch.num_tokens)
+        if batch.num_tokens > CAPTURE_SIZES[-1]:
+            return AboveLargestSize(batch.num_tokens, CAPTURE_SIZES[-1])
+        if self.graphs.refused is not None:
+            return CannotCapture(self.graphs.refused)
+        return None

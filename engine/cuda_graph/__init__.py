@@ -1,0 +1,31 @@
+"""Capture, dispatch and replay of decode batches (map: CUDA graph).
+
+On a CPU a captured graph is a recorded list of operations (`recorded_graph.py`), on a GPU a real
+CUDA graph (`device_graph.py`). Counterpart in vLLM 0.26.0: `vllm/v1/cudagraph_dispatcher.py` and
+`vllm/compilation/cuda_graph.py`.
+"""
+
+from engine.cuda_graph.captured import CapturedGraph, CapturedGraphs, DecodeGraph
+from engine.cuda_graph.dispatcher import (
+    CAPTURE_SIZES,
+    BatchDescriptor,
+    CudagraphDispatcher,
+    CudagraphMode,
+    Dispatch,
+)
+from engine.cuda_graph.operations import OperationList, Span
+from engine.cuda_graph.recorder import CannotRecord
+
+__all__ = [
+    "CAPTURE_SIZES",
+    "BatchDescriptor",
+    "CannotRecord",
+    "CapturedGraph",
+    "CapturedGraphs",
+    "CudagraphDispatcher",
+    "CudagraphMode",
+    "DecodeGraph",
+    "Dispatch",
+    "OperationList",
+    "Span",
+]

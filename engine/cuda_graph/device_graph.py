@@ -1,0 +1,126 @@
+"""A decode batch's forward as a CUDA graph. Part of the box CUDA graph.
+
+A CUDA graph holds addresses, those of the KV pool among them: every pool needs graphs of its own,
+and every input, block tables too, is a static buffer. Counterpart in vLLM 0.26.0:
+`CUDAGraphWrapper` in `vllm/compilation/cuda_graph.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.cuda_graph.flat_list import classify, runs_of, span_of
+from engine.cuda_graph.operations import OperationList
+from engine.cuda_graph.recorder import RecordedAttention, Recorder
+from engine.forward import Forward, ModelInputs, context_of, run_eagerly
+from engine.kv_cache import KVCache
+from engine.model_loader import LoadedModel
+from engine.module_timer import ModuleTimer, ModuleTimes, decoder_layers
+from engine.paged_attention.torch_backend import DecodeGroup, TorchPagedAttention, workspace
+
+WARM_UPS = 2  # on a side stream, so that libraries set themselves up outside of the graph
+
+
+class DeviceGraph:
+    """The graph of one size over one pool."""
+
+    def __init__(self, inputs: ModelInputs, model: LoadedModel, kv_cache: KVCache):
+        self.size = inputs.metadata.num_tokens
+        longest = -(-model.max_model_len // kv_cache.spec.block_size)
+        self._width = min(longest, kv_cache.num_blocks)
+        device = inputs.input_ids.device
+        self._input_ids = torch.zeros(1, self.size, dtype=torch.int64, device=device)
+        self._positions = torch.zeros_like(self._input_ids)
+        self._slots = torch.zeros(self.size, dtype=torch.int64, device=device)
+        self._pages = torch.zeros(self.size, self._width, dtype=torch.int64, device=device)
+        self._seq_lens = torch.ones(self.size, dtype=torch.int64, device=device)
+        self._inputs = ModelInputs(
+            self._input_ids, self._positions, inputs.logits_to_keep, inputs.metadata
+        )
+        self._fill(inputs)
+        self.operations = self._warm_up(model, kv_cache)
+        self._graph: Any = torch.cuda.CUDAGraph()
+        before = torch.cuda.memory_allocated(device)
+        with torch.no_grad(), torch.cuda.graph(self._graph, pool=memory_pool()):
+            self._logits = self._run(model, kv_cache)
+        own = torch.cuda.memory_allocated(device) - before
+        inputs_of_graph = (self._input_ids, self._positions, self._slots, self._pages)
+        self.num_bytes = own + self._seq_lens.nbytes + sum(t.nbytes for t in inputs_of_graph)
+
+    def replay(self, inputs: ModelInputs, kv_cache: KVCache) -> Forward:
+        """As `DecodeGraph.replay`. Its time is measured as a whole: the GPU runs it in one go."""
+        began = time.perf_counter()
+        self._fill(inputs)
+        self._graph.replay()
+        logits = self._logits.index_select(0, inputs.logits_to_keep)
+        torch.cuda.synchronize(logits.device)
+        spent = {"other": time.perf_counter() - began}
+        times = ModuleTimes.of(("other",), (0,), spent)
+        return Forward(logits, times, TorchPagedAttention.name)
+
+    def _fill(self, inputs: ModelInputs) -> None:
+        """Rows to spare are token 0 of a request of one token, in block 0."""
+        batch = inputs.metadata
+        rows, device = batch.num_tokens, self._pages.device
+        # Filled up with a page of the request's own, and masked.
+        pages = [table + table[-1:] * (self._width - len(table)) for table in batch.block_tables]
+        self._input_ids.zero_()[:, :rows] = inputs.input_ids
+        self._positions.zero_()[:, :rows] = inputs.positions
+        self._slots.zero_()[:rows] = batch.slot_mapping
+        self._pages.zero_()[:rows] = torch.tensor(pages, device=device)
+        self._seq_lens.fill_(1)[:rows] = torch.tensor(batch.seq_lens, device=device)
+
+    def _warm_up(self, model: LoadedModel, kv_cache: KVCache) -> OperationList:
+        """Run on a side stream; the operations of the last run are those that a capture records."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream), torch.no_grad():
+            for _ in range(WARM_UPS - 1):
+                self._run(model, kv_cache)
+            recorder = Recorder(ModuleTimer.of(model.model), decoder_layers(model.model))
+            with recorder:
+                self._run(model, kv_cache, recorder)
+        torch.cuda.current_stream().wait_stream(stream)
+        # Attention's workspace: the graph's as long as there is the graph, whoever needs a larger.
+        self._workspace = workspace(1, kv_cache.layers[0])
+        given = (self._input_ids, self._positions, self._inputs.logits_to_keep)
+        found = classify(recorder.ops, given)
+        return OperationList.of(
+            map(span_of, runs_of(found.replayed)),
+            recorded=len(recorder.ops),
+            folded=found.folded,
+            views=found.views,
+        )
+
+    def _run(
+        self, model: LoadedModel, kv_cache: KVCache, recorder: Recorder | None = None
+    ) -> Tensor:
+        """The forward over the static buffers, its attention as well."""
+        context = context_of(self._inputs, kv_cache, ModuleTimer.of(model.model))
+        context.backend = TorchPagedAttention(
+            self._slots,
+            self.size,
+            [
+                DecodeGroup(
+                    slice(0, self.size),
+                    self._pages.flatten(),
+                    self._seq_lens,
+                    self._width * kv_cache.spec.block_size,
+                )
+            ],
+            [],
+        )
+        if recorder is not None:
+            context.backend = RecordedAttention(recorder, context.backend, kv_cache.layers)
+        return run_eagerly(model, self._inputs, context).logits
+
+
+@cache
+def memory_pool() -> Any:
+    """Memory that all graphs share: they never run at the same time."""
+    return torch.cuda.graph_pool_handle()
