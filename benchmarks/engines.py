@@ -123,7 +123,7 @@ def hand_in(
     """Hand a greedy request in that goes on to its `max_tokens`; nobody reads its text."""
     params = SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True)
     request = Request(request_id, token_ids, params, model.eos_token_ids)
-    stream = RequestStream(request_id, "", len(token_ids))
+    stream = RequestStream(request_id, "", token_ids)
     outputs.add_request(request, "benchmark", stream)
     core.add_request(request, "benchmark")
 

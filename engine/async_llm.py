@@ -495,7 +495,7 @@ class AsyncLLM:
         """Hand in the request, or the n requests of its n sequences."""
         key, arrival_time = self._new_id(), time.time()
         several = item.params.n > 1
-        stream = RequestStream(key, item.text, len(item.token_ids), item.params.n)
+        stream = RequestStream(key, item.text, item.token_ids, item.params.n)
         for index, (request_id, params) in enumerate(sequences(key, item.params)):
             request = Request(
                 request_id,

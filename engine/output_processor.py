@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from engine.events import RequestCompleted, TextEmitted
@@ -33,10 +33,10 @@ class RequestStream:
     sequence has had its output with a finish reason, or by raising `RequestLost`.
     """
 
-    def __init__(self, request_id: str, prompt: str, num_prompt_tokens: int, n: int = 1):
+    def __init__(self, request_id: str, prompt: str, prompt_token_ids: Sequence[int], n: int = 1):
         self.request_id = request_id
         self.prompt = prompt
-        self.num_prompt_tokens = num_prompt_tokens
+        self.prompt_token_ids = prompt_token_ids
         self.num_cached_tokens = 0  # of the prompt, found in the prefix cache
         # Where asked for: there once the first output is.
         self.prompt_logprobs: PromptLogprobs | None = None
@@ -69,6 +69,11 @@ class RequestStream:
             self._wake()
 
     # -- reading ----------------------------------------------------------------------------------
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """Tokens of the prompt."""
+        return len(self.prompt_token_ids)
 
     @property
     def ended(self) -> bool:

@@ -1,7 +1,7 @@
 """What goes over the wire: OpenAI's requests, responses and errors as far as served.
 
 Box `client-req`, its other end. vLLM 0.26.0: the `protocol.py` files of `vllm/entrypoints/openai/`.
-A parameter that is not served yet is refused with its name, unless its value asks for nothing; so
+A parameter that is not served is refused with its name, unless its value asks for nothing; so
 is one that nobody knows.
 """
 
@@ -21,8 +21,15 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from engine.config import MAX_STOP_STRINGS, MAX_STOP_TOKENS, SamplingParams
+from engine.config import (
+    MAX_BIASED_TOKENS,
+    MAX_LOGPROBS,
+    MAX_STOP_STRINGS,
+    MAX_STOP_TOKENS,
+    SamplingParams,
+)
 
+DEFAULT_COMPLETION_TOKENS = 16  # OpenAI's
 MAX_PROMPTS = 64  # in one completion request
 
 Number = StrictInt | StrictFloat
@@ -37,20 +44,16 @@ ListsOfTokenIds = Annotated[list[TokenIds], Field(fail_fast=True)]
 IGNORED = frozenset(
     ("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key")
 )
-# Parameters that are not served yet, with the values that ask for nothing.
-NOT_YET: dict[str, tuple[Any, ...]] = {
-    "n": (1,),
+# Parameters that are not served, or by the other endpoint only, with the values that ask for
+# nothing.
+NOT_SERVED: dict[str, tuple[Any, ...]] = {
     "best_of": (1,),
     "echo": (False,),
     "suffix": ("",),
-    "logprobs": (False,),
     "top_logprobs": (0,),
-    "prompt_logprobs": (),
-    "presence_penalty": (0,),
-    "frequency_penalty": (0,),
-    "repetition_penalty": (1,),
-    "min_p": (0,),
-    "logit_bias": ({},),
+    "allowed_token_ids": (),
+    "return_token_ids": (False,),
+    "return_tokens_as_token_ids": (False,),
     "response_format": ({"type": "text"},),
     "tools": ([],),
     "tool_choice": ("none", "auto"),
@@ -78,6 +81,13 @@ NOT_YET: dict[str, tuple[Any, ...]] = {
     "add_generation_prompt": (True,),
     "continue_final_message": (False,),
 }
+
+# Parameters that the engine has under the same name; None is the engine's default.
+AS_THEY_ARE = ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty") + (
+    "frequency_penalty",
+    "logit_bias",
+    "n",
+)
 
 
 class ApiError(Exception):
@@ -135,6 +145,13 @@ class GenerationRequest(BaseModel):
     temperature: Number | None = Field(None, ge=0, le=100)
     top_p: Number | None = Field(None, gt=0, le=1)
     top_k: StrictInt | None = Field(None, ge=-1)  # -1, too, is all tokens
+    min_p: Number | None = None
+    repetition_penalty: Number | None = None
+    presence_penalty: Number | None = None
+    frequency_penalty: Number | None = None
+    logit_bias: dict[StrictStr, Number] | None = None
+    n: StrictInt | None = None
+    prompt_logprobs: StrictInt | None = None
     seed: StrictInt | None = Field(None, ge=0, lt=2**63)
     stop: StrictStr | StopStrings | None = None
     stop_token_ids: StopTokens | None = None
@@ -143,13 +160,22 @@ class GenerationRequest(BaseModel):
     stream: StrictBool | None = None
     stream_options: StreamOptions | None = None
 
-    def check_extras(self) -> None:
-        """Raise ApiError for a parameter that is not served, naming it."""
+    @field_validator("logit_bias", mode="before")
+    @classmethod
+    def _not_too_many_biases(cls, value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > MAX_BIASED_TOKENS:
+            raise PydanticCustomError(
+                "too_many", f"{len(value)} tokens are biased, at most {MAX_BIASED_TOKENS} may be"
+            )
+        return value
+
+    def check(self) -> None:
+        """Raise ApiError for a parameter that is not served, or does not go with the others."""
         for name, value in (self.model_extra or {}).items():
             if name in IGNORED or value is None or asks_nothing(name, value):
                 continue
-            if name in NOT_YET:
-                raise ApiError(f"{name}: not supported yet", param=name, code="unsupported")
+            if name in NOT_SERVED:
+                raise ApiError(f"{name}: not supported here", param=name, code="unsupported")
             raise ApiError(
                 f"{name}: there is no such parameter", param=name, code="unknown_parameter"
             )
@@ -158,8 +184,13 @@ class GenerationRequest(BaseModel):
                 "stream_options: only a stream has them; set stream to true",
                 param="stream_options",
             )
+        if self.prompt_logprobs is not None and self.stream:
+            raise ApiError(
+                "prompt_logprobs: a stream does not have them; set stream to false",
+                param="prompt_logprobs",
+            )
 
-    def sampling_params(self, max_tokens: int) -> SamplingParams:
+    def _sampling_params(self, max_tokens: int, **logprobs: int | None) -> SamplingParams:
         """The engine's parameters; raises ConfigError."""
         stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
         values: dict[str, Any] = {
@@ -169,13 +200,15 @@ class GenerationRequest(BaseModel):
             "stop_token_ids": tuple(self.stop_token_ids or ()),
             "ignore_eos": self.ignore_eos,
             "seed": self.seed,
+            "prompt_logprobs": self.prompt_logprobs,
+            **logprobs,
         }
         if self.top_k is not None:
             values["top_k"] = max(self.top_k, 0)
-        for name in ("temperature", "top_p"):
+        for name in AS_THEY_ARE:
             value = getattr(self, name)
             if value is not None:
-                values[name] = float(value)
+                values[name] = value
         return SamplingParams.parse(values)
 
     @property
@@ -188,6 +221,9 @@ class CompletionRequest(GenerationRequest):
     """The body of POST /v1/completions."""
 
     prompt: StrictStr | TokenIds | Texts | ListsOfTokenIds
+    max_tokens: StrictInt | None = Field(None, ge=0)
+    logprobs: StrictInt | None = None
+    echo: StrictBool | None = None
 
     @field_validator("prompt", mode="before")
     @classmethod
@@ -197,6 +233,24 @@ class CompletionRequest(GenerationRequest):
                 "too_many", f"{len(value)} prompts in one request, at most {MAX_PROMPTS} go"
             )
         return value
+
+    def check(self) -> None:
+        """Raise ApiError for a parameter that is not served, or does not go with the others."""
+        super().check()
+        if self.max_tokens == 0 and not self.echo:
+            raise ApiError(
+                "max_tokens: must be 1 or more; 0 goes only with echo", param="max_tokens"
+            )
+
+    def sampling_params(self) -> SamplingParams:
+        """The engine's parameters; raises ConfigError. Like vLLM, it generates a token for 0."""
+        max_tokens = DEFAULT_COMPLETION_TOKENS if self.max_tokens is None else self.max_tokens
+        prompt_logprobs = self.prompt_logprobs
+        if self.echo and prompt_logprobs is None:
+            prompt_logprobs = self.logprobs
+        return self._sampling_params(
+            max(max_tokens, 1), logprobs=self.logprobs, prompt_logprobs=prompt_logprobs
+        )
 
     def prompts(self) -> list[str | list[int]]:
         """One prompt for each choice of the answer."""
@@ -238,13 +292,27 @@ class ChatRequest(GenerationRequest):
 
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=1_000, fail_fast=True)]
     max_completion_tokens: StrictInt | None = Field(None, ge=1)
+    logprobs: StrictBool | None = None
+    top_logprobs: StrictInt | None = Field(None, ge=0, le=MAX_LOGPROBS)
+
+    def check(self) -> None:
+        """Raise ApiError for a parameter that is not served, or does not go with the others."""
+        super().check()
+        if self.top_logprobs and not self.logprobs:
+            raise ApiError("top_logprobs: set logprobs to true as well", param="top_logprobs")
+
+    def sampling_params(self, most_tokens: int) -> SamplingParams:
+        """The engine's parameters, with this limit where the body has none; raises ConfigError."""
+        asked = self.max_completion_tokens or self.max_tokens
+        logprobs = (self.top_logprobs or 0) if self.logprobs else None
+        return self._sampling_params(asked or most_tokens, logprobs=logprobs)
 
 
 def asks_nothing(name: str, value: Any) -> bool:
     """Whether a parameter that is not served has the value that means doing without it."""
     return any(
         value == idle and isinstance(value, bool) == isinstance(idle, bool)
-        for idle in NOT_YET.get(name, ())
+        for idle in NOT_SERVED.get(name, ())
     )
 
 

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
-import time
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
 from sse_starlette.sse import AppStatus
@@ -23,16 +20,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from engine.api.access import access, keyed_router
+from engine.api.answers import Answer, ChatAnswer, CompletionAnswer, abort_streams
 from engine.api.errors import create_app, to_api_error
 from engine.api.event_stream import EventStream
 from engine.api.metrics import metrics_of
 from engine.api.page import create_page_api
-from engine.api.protocol import ApiError, ChatRequest, CompletionRequest, GenerationRequest, usage
+from engine.api.protocol import ApiError, ChatRequest, CompletionRequest, GenerationRequest
 from engine.async_llm import AsyncLLM, Submission
-from engine.output_processor import RequestStream
 from engine.sessions import Sessions
 
-DEFAULT_COMPLETION_TOKENS = 16  # OpenAI's
 DISCONNECT_POLL = 0.25  # seconds
 CUT_OFF = "the request ended before its answer was complete"
 
@@ -91,20 +87,20 @@ def create_openai_api(sessions: Sessions) -> FastAPI:
     @router.post("/completions")
     async def completions(body: CompletionRequest, request: Request) -> Response:
         engine = await checked_engine(sessions, request, body)
-        params = body.sampling_params(body.max_tokens or DEFAULT_COMPLETION_TOKENS)
+        params = body.sampling_params()
         asked = [Submission(prompt, params, body.priority) for prompt in body.prompts()]
-        batch = await engine.submit_many_async(asked)
-        return await respond(request, body, CompletionAnswer(engine, batch, "cmpl"))
+        streams = await until_left(request, engine.submit_many_async(asked))
+        return await respond(request, body, CompletionAnswer(engine, streams, body))
 
     @router.post("/chat/completions")
     async def chat(body: ChatRequest, request: Request) -> Response:
         engine = await checked_engine(sessions, request, body)
         messages = [message.plain() for message in body.messages]
-        asked = body.max_completion_tokens or body.max_tokens
         # Without a limit an answer may be as long as the model's context; the engine caps it.
-        params = body.sampling_params(asked or engine.config.max_model_len or 1)
-        batch = await engine.submit_many_async([Submission(messages, params, body.priority)])
-        return await respond(request, body, ChatAnswer(engine, batch, "chatcmpl"))
+        params = body.sampling_params(engine.config.max_model_len or 1)
+        asked = [Submission(messages, params, body.priority)]
+        streams = await until_left(request, engine.submit_many_async(asked))
+        return await respond(request, body, ChatAnswer(engine, streams, body))
 
     app.include_router(router)
     return app
@@ -116,7 +112,7 @@ def create_openai_api(sessions: Sessions) -> FastAPI:
 async def checked_engine(sessions: Sessions, request: Request, body: GenerationRequest) -> AsyncLLM:
     """The engine for `body`, once all that can be wrong about its parameters is not."""
     engine = (await access(sessions, request)).engine
-    body.check_extras()
+    body.check()
     if body.model is not None:
         check_model(body.model, engine)
     if body.priority and engine.config.scheduling_policy != "priority":
@@ -153,137 +149,6 @@ def model_card(engine: AsyncLLM) -> dict[str, Any]:
 # -- the way of a request -------------------------------------------------------------------------
 
 
-def abort_streams(engine: AsyncLLM, streams: Sequence[RequestStream]) -> None:
-    """Take back what has not ended; does nothing where all has."""
-    rest = [stream.request_id for stream in streams if not stream.ended]
-    if rest:
-        with suppress(RuntimeError):  # the engine thread has ended: so have all requests
-            engine.abort_soon(rest)
-
-
-class Piece(NamedTuple):
-    """A piece of the answer to one of the prompts."""
-
-    prompt: int
-    text: str
-    finish_reason: str | None
-    stop_reason: int | str | None
-
-
-@dataclass
-class Answer:
-    """What becomes of one HTTP request: its streams, and how OpenAI words their outputs."""
-
-    engine: AsyncLLM
-    streams: list[RequestStream]
-    prefix: str
-    object = "text_completion"
-    chunk_object = "text_completion"
-
-    def __post_init__(self) -> None:
-        self.created = int(time.time())
-        self.tokens = 0
-        self.id = f"{self.prefix}-{self.streams[0].request_id}-{secrets.token_hex(6)}"
-
-    def head(self, kind: str) -> dict[str, Any]:
-        """What every object of the answer begins with."""
-        return {
-            "id": self.id,
-            "object": kind,
-            "created": self.created,
-            "model": self.engine.model.name,
-        }
-
-    def choice(self, piece: Piece) -> dict[str, Any]:
-        """A choice of the whole answer."""
-        return {**ending(piece), "text": piece.text}
-
-    def chunk_choices(self, piece: Piece) -> list[dict[str, Any]]:
-        """A piece of a stream, as the choices of the chunks that bring it."""
-        return [{**ending(piece), "text": piece.text}]
-
-    def openings(self) -> list[dict[str, Any]]:
-        """Choices of the chunks that a stream begins with."""
-        return []
-
-    def usage(self) -> dict[str, Any]:
-        """The tokens read and written so far."""
-        prompt = sum(stream.num_prompt_tokens for stream in self.streams)
-        cached = sum(stream.num_cached_tokens for stream in self.streams)
-        return usage(prompt, self.tokens, cached)
-
-    async def pieces(self) -> AsyncIterator[Piece]:
-        """The outputs of all streams as they come."""
-        queue: asyncio.Queue[Piece | Exception | None] = asyncio.Queue()
-        tasks = [
-            asyncio.create_task(self._follow(index, stream, queue))
-            for index, stream in enumerate(self.streams)
-        ]
-        try:
-            running = len(tasks)
-            while running:
-                item = await queue.get()
-                if isinstance(item, Exception):
-                    raise item
-                if item is None:
-                    running -= 1
-                else:
-                    yield item
-        finally:
-            for task in tasks:
-                task.cancel()
-            abort_streams(self.engine, self.streams)
-
-    async def _follow(
-        self, index: int, stream: RequestStream, queue: asyncio.Queue[Piece | Exception | None]
-    ) -> None:
-        try:
-            async for output in stream:
-                self.tokens += len(output.token_ids)
-                queue.put_nowait(
-                    Piece(index, output.text, output.finish_reason, output.stop_reason)
-                )
-            queue.put_nowait(None)
-        except Exception as error:
-            queue.put_nowait(error)
-
-
-class CompletionAnswer(Answer):
-    """Of /v1/completions."""
-
-
-class ChatAnswer(Answer):
-    """Of /v1/chat/completions."""
-
-    object = "chat.completion"
-    chunk_object = "chat.completion.chunk"
-
-    def choice(self, piece: Piece) -> dict[str, Any]:
-        """A choice of the whole answer."""
-        return {**ending(piece), "message": {"role": "assistant", "content": piece.text}}
-
-    def chunk_choices(self, piece: Piece) -> list[dict[str, Any]]:
-        """A piece of a stream, as the choices of the chunks that bring it."""
-        return [{**ending(piece), "delta": {"content": piece.text} if piece.text else {}}]
-
-    def openings(self) -> list[dict[str, Any]]:
-        """The role comes before the text."""
-        return [
-            {**ending(Piece(index, "", None, None)), "delta": {"role": "assistant", "content": ""}}
-            for index in range(len(self.streams))
-        ]
-
-
-def ending(piece: Piece) -> dict[str, Any]:
-    """What choices of both endpoints have in common."""
-    return {
-        "index": piece.prompt,
-        "logprobs": None,
-        "finish_reason": piece.finish_reason,
-        "stop_reason": piece.stop_reason,
-    }
-
-
 async def respond(request: Request, body: GenerationRequest, answer: Answer) -> Response:
     """The answer as a stream of chunks or as one object."""
     headers = {"X-Request-Id": ",".join(stream.request_id for stream in answer.streams)}
@@ -295,18 +160,7 @@ async def respond(request: Request, body: GenerationRequest, answer: Answer) -> 
             # For a client that leaves before the first chunk, when `chunks` has not begun.
             background=BackgroundTask(abort_streams, answer.engine, answer.streams),
         )
-    return JSONResponse(await until_left(request, whole(answer)), headers=headers)
-
-
-async def whole(answer: Answer) -> dict[str, Any]:
-    """The answer as one object."""
-    texts = ["" for _ in answer.streams]
-    last: dict[int, Piece] = {}
-    async for piece in answer.pieces():
-        texts[piece.prompt] += piece.text
-        last[piece.prompt] = piece
-    choices = [answer.choice(last[index]._replace(text=text)) for index, text in enumerate(texts)]
-    return {**answer.head(answer.object), "choices": choices, "usage": answer.usage()}
+    return JSONResponse(await until_left(request, answer.whole()), headers=headers)
 
 
 async def chunks(answer: Answer, with_usage: bool) -> AsyncIterator[dict[str, str]]:
@@ -322,9 +176,8 @@ async def chunks(answer: Answer, with_usage: bool) -> AsyncIterator[dict[str, st
         for choice in answer.openings():
             yield event([choice], **usage_so_far)
         async for piece in answer.pieces():
-            if piece.text or piece.finish_reason is not None:
-                for choice in answer.chunk_choices(piece):
-                    yield event([choice], **usage_so_far)
+            if piece.text or piece.logprobs or piece.finish_reason is not None:
+                yield event([await answer.worded(piece)], **usage_so_far)
         if with_usage:
             yield event([], usage=answer.usage())
     except Exception as error:

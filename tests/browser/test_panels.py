@@ -98,7 +98,7 @@ def model_trace(model: LoadedModel, **settings: Any) -> Trace:
         ids = list(model.tokenizer(text)["input_ids"])
         params = SamplingParams(max_tokens=5, temperature=0.0, ignore_eos=True)
         request = Request(f"r{number}", ids, params, model.eos_token_ids)
-        stream = RequestStream(request.request_id, text, request.num_prompt_tokens)
+        stream = RequestStream(request.request_id, text, request.all_token_ids[:])
         outputs.add_request(request, "page", stream)
         core.add_request(request, "page")
         core.step()

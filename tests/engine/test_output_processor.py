@@ -37,7 +37,7 @@ class Desk:
         request = Request(
             f"r{len(self.processor.states)}", tokens(prompt), SamplingParams(**params)
         )
-        stream = RequestStream(request.request_id, prompt, request.num_prompt_tokens)
+        stream = RequestStream(request.request_id, prompt, request.all_token_ids[:])
         self.processor.add_request(request, "http", stream)
         self.check()
         return stream
@@ -239,7 +239,7 @@ def test_the_prompt_s_logprobs_are_there_with_the_first_output() -> None:
 
 def test_a_stream_of_several_ends_when_the_last_one_did() -> None:
     desk = Desk()
-    stream = RequestStream("r9", "hi", 2, n=2)
+    stream = RequestStream("r9", "hi", [1, 2], n=2)
     for index in range(2):
         request = Request(f"{index}_r9", tokens("hi"), SamplingParams(), parent="r9")
         desk.processor.add_request(request, "http", stream, index)
