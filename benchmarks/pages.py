@@ -62,9 +62,9 @@ class VisitedPage:
 
 
 @contextmanager
-def visit(browser: Browser, url: str) -> Iterator[VisitedPage]:
-    """Open the page in a new tab and wait until it can be used."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
+def visit(browser: Browser, url: str, height: int = 900) -> Iterator[VisitedPage]:
+    """Open the page in a new window and wait until it can be used."""
+    context = browser.new_context(viewport={"width": 1280, "height": height})
     try:
         yield VisitedPage(context.new_page(), url)
     finally:

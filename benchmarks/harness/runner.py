@@ -44,7 +44,7 @@ def run_one(module: str, effort: Effort) -> Outcome:
         with ProcessPoolExecutor(max_workers=1, mp_context=context) as process:
             figures = process.submit(measure, module, effort).result()
     except Exception as raised:
-        error = f"{type(raised).__name__}: {raised}"
+        error = f"{type(raised).__name__}: {raised}".strip().splitlines()[0]
         traceback.print_exc()
     return Outcome(
         name=module.rpartition(".")[2],
