@@ -20,6 +20,13 @@ PROMPT_TOKENS = 32
 WARM_STEPS = 4  # the first is the prefill
 
 
+class StepTime(NamedTuple):
+    """What a step took, in milliseconds."""
+
+    wall: float
+    cpu: float  # of the engine's thread: what else the machine does is left out
+
+
 class Dispatched(NamedTuple):
     """How a step ran, and the code of the reason where that is eagerly."""
 
@@ -55,11 +62,12 @@ class Decoding:
         for _ in range(WARM_STEPS):
             self.core.step()
 
-    def step(self) -> float:
-        """Run a step; how long it took, in milliseconds."""
-        began = time.perf_counter()
+    def step(self) -> StepTime:
+        """Run a step; how long it took."""
+        began, cpu_began = time.perf_counter(), time.thread_time()
         self.core.step()
-        return (time.perf_counter() - began) * 1e3
+        cpu = time.thread_time() - cpu_began
+        return StepTime((time.perf_counter() - began) * 1e3, cpu * 1e3)
 
     def forward_ms(self) -> float:
         """How long the last step's phase `execute` took, as its log has it."""

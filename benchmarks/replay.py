@@ -78,5 +78,5 @@ def compare(
 
 def decode(engine: Decoding) -> Decode:
     """Run one step and read in its log how it ran."""
-    step_ms = engine.step()
+    step_ms = engine.step().wall
     return Decode(step_ms, engine.forward_ms(), engine.dispatch().mode != CudagraphMode.NONE)
