@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 
 from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig, SamplingParams
-from engine.events import EngineFailed, Event, RequestCompleted, StatsLogged
+from engine.events import EngineFailed, Event, GraphCaptured, RequestCompleted, StatsLogged
 from engine.metrics.stats_line import cache_texts, stats_text
 from engine.trace import Trace
 from tests.browser.stage_server import StageServer
@@ -104,6 +104,8 @@ def test_the_lines_are_the_logs_in_vllms_words(page: Page, trace: Trace) -> None
     )
     assert sum("finished: length" in text for text in ours) == finished == 2
     assert any("preempted" in text for text in ours)
+    captured = sum(isinstance(facts, GraphCaptured) for facts in stats)
+    assert sum(text.startswith("Graph of ") for text in ours) == captured > 0
 
 
 def test_only_what_vllm_prints_by_default(page: Page, trace: Trace) -> None:

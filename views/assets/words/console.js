@@ -58,6 +58,14 @@ const EVENT_LINES = {
       component,
     ),
   ],
+  graph_captured: ({ facts: f, component }) => [
+    line(
+      "ours",
+      `Graph of ${plural(f.size, "row")} ${f.shared ? "taken over" : "captured"}: ` +
+        `${plural(f.recorded, "operation")}.`,
+      component,
+    ),
+  ],
   prefix_cache_reset: ({ facts: f, reason, component }) => [
     f.done
       ? line("vllm", "Successfully reset prefix cache", component)
