@@ -116,8 +116,8 @@ export const EVENT_PHRASES = {
     `${f.request} says ${quote(f.text)} (token ${f.token}, output ${f.output_index})`,
   request_completed: (f) => `${f.request}'s client is told: ${f.finish_reason}`,
   stats_logged: (f) =>
-    `the periodic line over ${f.seconds.toFixed(1)} s: ${f.prompt_throughput.toFixed(1)} prompt and ` +
-    `${f.generation_throughput.toFixed(1)} generated tokens a second, ${f.running} running, ` +
+    `the periodic line over ${f.seconds.toFixed(1)} s: ${f.prompt_throughput.toFixed(1)} prompt ` +
+    `and ${f.generation_throughput.toFixed(1)} generated tokens a second, ${f.running} running, ` +
     `${f.waiting} waiting`,
   engine_failed: (f) => stoppedWords(f.message),
 };
