@@ -31,13 +31,15 @@ def test_an_engine_without_its_log_writes_nothing_and_decodes_the_same() -> None
     assert not silent.core.scheduler.touched and not silent.core.recorder.pool.touched
 
 
-def test_the_launch_bound_model_runs_and_says_how() -> None:
+def test_the_launch_bound_model_is_replayed_unless_it_may_not_be() -> None:
     model = launch_bound_model()
     assert len(model.model.model.layers) == LAUNCH_BOUND_LAYERS
-    engine = Decoding(model, 2, 3, enforce_eager=True)
-    found = decode(engine)
+    eager, graph = Decoding(model, 2, 3, enforce_eager=True), Decoding(model, 2, 3)
+    found = decode(eager)
     assert 0 < found.forward_ms < found.step_ms and not found.replayed
-    assert engine.dispatch().reason == "enforce_eager"
+    assert eager.dispatch().reason == "enforce_eager"
+    assert decode(graph).replayed
+    assert tokens(graph.core) == tokens(eager.core)
 
 
 def test_a_recording_has_all_its_steps() -> None:
