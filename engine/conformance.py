@@ -263,7 +263,8 @@ class Conformance:
 
     def _is_stuck(self, record: dict[str, Any], without_token: int) -> bool:
         """Whether every step to come would be like this one, or like some of the last."""
-        if not record["scheduled"] and not record.get("notified_finished"):
+        moved = record["scheduled"] or record.get("notified_finished") or record.get("preempted")
+        if not moved:
             return self.scheduler.has_requests()
         # A step has a token for somebody, so by then each could have been computed from its start.
         return without_token > self.workload.config.max_model_len * len(self.requests)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.conformance import Conformance, Workload
+from engine.conformance import EOS_TOKEN_ID, Conformance, Workload
 from engine.events import (
     AdmissionStopped,
     AllocationFailed,
@@ -31,6 +31,9 @@ from engine.events import (
     SeatsFull,
     WholeRequest,
 )
+from engine.outputs import ModelRunnerOutput, TokenLogprobs
+
+REQUEST = {"id": "r0", "prompt_token_ids": [5, 6, 7], "max_tokens": 9}
 
 
 def run(requests: list[dict[str, Any]], **config: Any) -> Conformance:
@@ -179,3 +182,18 @@ def test_min_tokens_beyond_the_models_length_ends_all_the_same() -> None:
     done = run([{"prompt_token_ids": 3, "max_tokens": 9, "min_tokens": 9}], max_model_len=8)
     assert reasons(done, RequestFinished) == [("r0", ModelLengthReached(8))]
     assert done.requests["r0"].finish_reason == "length"
+
+
+def test_logprobs_of_tokens_behind_a_stop_are_cut_with_them() -> None:
+    conformance = Conformance(Workload.model_validate({"name": "w", "requests": [REQUEST]}))
+    conformance.core.add_request(conformance._request(0, conformance.workload.requests[0]))
+    conformance.core.step_phase()
+    scheduler = conformance.scheduler
+    told = tuple(TokenLogprobs(token, -1.0, 1, ()) for token in (7, EOS_TOKEN_ID, 9))
+    sampled = ModelRunnerOutput(
+        {"r0": (7, EOS_TOKEN_ID, 9)}, {"r0": told}, {"r0": (None, told[0], told[0])}
+    )
+    (output,) = scheduler.update_from_output(scheduler.schedule(), sampled)
+    assert output.new_token_ids == (7, EOS_TOKEN_ID)
+    assert output.logprobs == told[:2]
+    assert output.prompt_logprobs == (None, told[0], told[0])
