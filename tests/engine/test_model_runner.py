@@ -57,6 +57,7 @@ class Engine:
     """A core with a real runner, and nothing around it."""
 
     def __init__(self, model: LoadedModel, **config: Any):
+        config.setdefault("max_num_seqs", min(8, config.get("max_num_batched_tokens", 8)))
         settings = EngineConfig.parse(config).resolve(model.max_model_len)
         self.trace = make_trace(settings)
         self.runner = ModelRunner(model, settings, self.trace)
