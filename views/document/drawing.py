@@ -165,7 +165,7 @@ def page_document(
     boxes = layout.place(document)
     frames = layout.frames(document, boxes)
     graph = graphs.build(document)
-    connections = _connections(document, bindings, boxes)
+    connections = _connections(document, bindings, boxes, frames)
     return PageDocument(
         meta=PageMeta(title=document.meta.title, subtitle=document.meta.subtitle or ""),
         live=bindings.live,
@@ -290,10 +290,10 @@ def _boundaries(document: Document, frames: list[Box]) -> list[PageBoundary]:
 
 
 def _connections(
-    document: Document, bindings: Bindings, boxes: dict[str, Box]
+    document: Document, bindings: Bindings, boxes: dict[str, Box], frames: list[Box]
 ) -> list[PageConnection]:
     lines = routing.route(document, boxes)
-    spots = labels.place(document, boxes, lines)
+    spots = labels.place(document, boxes, lines, frames)
     result: list[PageConnection] = []
     for number, own in enumerate(document.connection_ids()):
         edge, spot = document.connections[number], spots[number]

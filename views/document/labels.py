@@ -24,7 +24,9 @@ FORMAT_LIFT = 10.0  # where labelDx and labelDy count from: this far above the l
 BESIDE = 4.0  # from an upright line to the text beside it
 LIFT = 11.0  # from a line to the middle of the text beside it
 APART = 6.0  # between a label and the line of another connection
+PATIENCE, LEAST_PATIENCE = 10_000, 12  # places weighed: in all, and at least for each label
 TAG_STRIP = 18.0  # the page writes a box's tag above it
+TITLE_STRIP, TITLE_INSET = 26.0, 24.0  # and a frame's title in its upper left
 LIVE_STRIP = 22.0  # and its live value below
 
 _FRACTIONS = (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8)
@@ -44,9 +46,10 @@ class _Scene:
 
     boxes: BoxIndex
     soft: BoxIndex  # the strips above and below boxes, where tags and live values stand
-    labels: BoxIndex
+    labels: BoxIndex  # and the titles of frames
     lines: LineIndex
     highest: float  # above this there is no box
+    patience: int  # so many free places are weighed for a label
 
     def blocked(self, area: Box) -> bool:
         return bool(self.boxes.near(area.grown(CLEAR)))
@@ -66,13 +69,18 @@ class _Scene:
 
 
 def place(
-    document: Document, boxes: dict[str, Box], lines: list[list[Point]]
+    document: Document, boxes: dict[str, Box], lines: list[list[Point]], frames: list[Box]
 ) -> list[Point | None]:
     """Return where every label stands; None where a connection has none."""
+    titles = [
+        Box(frame.x, frame.y, min(frame.w, size(boundary.label)[0] + TITLE_INSET), TITLE_STRIP)
+        for boundary, frame in zip(document.boundaries, frames, strict=True)
+    ]
     soft = [strip for c in document.components for strip in _strips(c, boxes[c.id])]
     highest = min(box.y for box in boxes.values())
     solid = BoxIndex(boxes.values())
-    scene = _Scene(solid, BoxIndex(soft), BoxIndex(), LineIndex(lines), highest)
+    patience = max(LEAST_PATIENCE, PATIENCE // max(1, len(lines)))
+    scene = _Scene(solid, BoxIndex(soft), BoxIndex(titles), LineIndex(lines), highest, patience)
     result: list[Point | None] = [None] * len(lines)
     # Wishes first: who asked for a place has it before those that have none in mind.
     order = sorted(range(len(lines)), key=lambda i: not _has_wish(document.connections[i]))
@@ -136,13 +144,16 @@ def _nearest_free(
     scene: _Scene, own: int, places: Iterator[Point], extent: tuple[float, float]
 ) -> Point:
     """Return the best free place: near the wish, beside the line, hiding as little as can be."""
-    wish = next(places)
+    wish, weighed = next(places), 0
     best, best_cost = (wish[0], scene.highest - extent[1]), float("inf")
     for place in chain([wish], places):
         distance = length(place, wish)
         area = centred(place, *extent)
         if distance >= best_cost or scene.blocked(area):
             continue
+        if weighed == scene.patience:
+            break
+        weighed += 1
         cost = distance + scene.cost(area, own, best_cost - distance)
         if cost < best_cost:
             best, best_cost = place, cost

@@ -23,6 +23,8 @@ BAND_GAP = 150.0  # between two bands of columns, for the lines from one to the 
 ASPECT = 1.7  # width to height of the picture that a map is shown in
 LEAST_PICTURE = 1500.0  # narrower than this, columns are never cut into bands
 MAX_WIDTH = 240.0
+MAX_GAP = 260.0
+LINE_ENDS = 64.0  # of a line between two columns, where it turns and ends
 TITLE_SCALE, TITLE_ROOM = 1.3, 24.0  # from a label's width at 11 px to that of a box around it
 BOUNDARY_PAD = 30.0
 BOUNDARY_TITLE = 44.0  # room for its title above the tags of the highest boxes, whatever the pad
@@ -105,14 +107,14 @@ def _in_layers(
     graph.remove_nodes_from(list(fixed))
     loose = [node for node in graph if not set(nx.all_neighbors(graph, node)) - {node}]
     graph.remove_nodes_from(loose)
-    width = _fair_width(sizes)
     columns = [part for layer in graphs.layers(graph) for part in _parts(layer, len(missing))]
-    bands = _bands(columns, sizes, width) + _rows(loose, sizes, width)
+    gap = _gap(document)
+    bands = _bands(columns, [[name] for name in loose], sizes, gap)
     top = max((box.bottom for box in fixed.values()), default=MARGIN - GAP_Y) + GAP_Y
     left = min((box.x for box in fixed.values()), default=MARGIN)
     placed: dict[str, Box] = {}
     for band in bands:
-        placed |= _band(band, sizes, left, top)
+        placed |= _band(band, sizes, left, top, gap)
         top = max(placed[name].bottom for column in band for name in column) + BAND_GAP
     return placed
 
@@ -128,36 +130,57 @@ def _own_size(component: Component, grid: Grid | None) -> tuple[float, float]:
     return max(DEFAULT_SIZE[0], min(MAX_WIDTH, round(wanted))), height
 
 
-def _fair_width(sizes: dict[str, tuple[float, float]]) -> float:
-    """Return how wide a picture of so many boxes should be, to be about as high as a screen."""
-    area = sum((w + GAP_X) * (h + GAP_Y) for w, h in sizes.values())
-    return max(LEAST_PICTURE, math.sqrt(area * ASPECT))
+def _gap(document: Document) -> float:
+    """Return how far columns stand apart, so that the words on the lines between them have room."""
+    widest = max(
+        (labels.size(edge.label)[0] for edge in document.connections if edge.label), default=0
+    )
+    return round(min(MAX_GAP, max(GAP_X, widest * TITLE_SCALE + LINE_ENDS)))
 
 
 def _bands(
-    columns: list[list[str]], sizes: dict[str, tuple[float, float]], width: float
+    columns: list[list[str]],
+    loose: list[list[str]],
+    sizes: dict[str, tuple[float, float]],
+    gap: float,
 ) -> list[list[list[str]]]:
-    """Cut the columns into bands that are no wider than the picture."""
+    """Cut columns into bands; of all widths, the one with which the picture is drawn largest."""
+    widths = (LEAST_PICTURE * 1.15**i for i in range(32))
+    tries = [_cut(columns, sizes, gap, w) + _cut(loose, sizes, gap, w) for w in widths]
+    return min(tries, key=lambda bands: _extent(bands, sizes, gap))
+
+
+def _cut(
+    columns: list[list[str]], sizes: dict[str, tuple[float, float]], gap: float, width: float
+) -> list[list[list[str]]]:
+    """Cut the columns into bands that are no wider than this."""
     bands: list[list[list[str]]] = []
     used = width + 1
     for column in columns:
-        wide = max(sizes[name][0] for name in column) + GAP_X
-        if used + wide - GAP_X > width:
+        wide = max(sizes[name][0] for name in column)
+        if used + wide > width:
             bands.append([])
             used = 0
         bands[-1].append(column)
-        used += wide
+        used += wide + gap
     return bands
 
 
-def _rows(
-    loose: list[str], sizes: dict[str, tuple[float, float]], width: float
-) -> list[list[list[str]]]:
-    return _bands([[name] for name in loose], sizes, width)
+def _extent(
+    bands: list[list[list[str]]], sizes: dict[str, tuple[float, float]], gap: float
+) -> float:
+    """Return the height of the picture, or the height that its width takes on a screen."""
+    wide = max(sum(max(sizes[n][0] for n in column) + gap for column in band) for band in bands)
+    high = sum(max(_height(column, sizes) for column in band) + BAND_GAP for band in bands)
+    return max(wide / ASPECT, high)
 
 
 def _band(
-    band: list[list[str]], sizes: dict[str, tuple[float, float]], left: float, top: float
+    band: list[list[str]],
+    sizes: dict[str, tuple[float, float]],
+    left: float,
+    top: float,
+    gap: float,
 ) -> dict[str, Box]:
     tallest = max(_height(column, sizes) for column in band)
     placed: dict[str, Box] = {}
@@ -167,7 +190,7 @@ def _band(
         for name in column:
             placed[name] = Box(left + (width - sizes[name][0]) / 2, y, *sizes[name])
             y += sizes[name][1] + GAP_Y
-        left += width + GAP_X
+        left += width + gap
     return placed
 
 

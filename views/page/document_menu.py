@@ -43,7 +43,8 @@ def back_button(opened: Opened) -> None:
 
 def diagnostics(found: Iterable[Diagnostic]) -> None:
     """Say each thing against the document: where it is, what is wrong, and how to mend it."""
-    st.html(f'<ul class="gb-diagnostics">{"".join(_item(each) for each in found)}</ul>')
+    items = "".join(_item(each) for each in found)
+    st.html(f'<div class="gb-diagnostics" role="list">{items}</div>')
 
 
 def _about(opened: Opened) -> None:
@@ -131,9 +132,10 @@ def _go_home() -> None:
 def _item(item: Diagnostic) -> str:
     subject = f" <bdi>{_text(item.subject)}</bdi>" if item.subject else ""
     return (
-        f'<li data-severity="{item.severity}"><b>{item.severity}</b> <code>{item.code}</code> '
+        f'<div role="listitem" data-severity="{item.severity}"><b>{item.severity}</b> '
+        f"<code>{item.code}</code> "
         f"<code>{_text(item.path)}</code>{subject}<br><bdi>{_text(item.message)}</bdi><br>"
-        f"<b>To mend it:</b> <bdi>{_text(item.fix)}</bdi></li>"
+        f"<b>To mend it:</b> <bdi>{_text(item.fix)}</bdi></div>"
     )
 
 

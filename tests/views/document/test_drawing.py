@@ -207,7 +207,7 @@ def test_a_frame_holds_its_boxes_and_the_frame_within() -> None:
     assert (tight.x, tight.w) == (boxes["gpu-runner"].x, boxes["gpu-runner"].w)
 
 
-def test_without_positions_networkx_lays_out_from_left_to_right() -> None:
+def test_without_positions_networkx_lays_out_in_bands_from_left_to_right() -> None:
     document = json.loads(OURS.read_text("utf-8"))
     for component in document["components"]:
         del component["pos"]
@@ -217,7 +217,9 @@ def test_without_positions_networkx_lays_out_from_left_to_right() -> None:
     page = page_of(document)
     boxes = boxes_of(page)
     assert boxes["client-req"].right < boxes["async-engine"].x
-    assert boxes["scheduler"].right < boxes["gpu-runner"].x
+    assert boxes["scheduler"].right < boxes["block-manager"].x
+    assert boxes["scheduler"].bottom < boxes["gpu-runner"].y  # the next band
+    assert 1 < page["view_box"][2] / page["view_box"][3] < 3  # as a screen is, more or less
     assert not [pair for pair in combinations(boxes.values(), 2) if pair[0].overlaps(pair[1])]
     assert_clear(page)
     assert crossed_boxes(page) == []

@@ -409,7 +409,6 @@ export class Inspector {
     const { document: page, currentView: view } = this.store;
     this.body.append(el("h2", { text: view?.label ?? page.meta?.title ?? "The map" }));
     if (view?.note) this.body.append(el("p", { class: "lead" }, ...withFigures(view.note)));
-    this.notes(view?.notes);
     this.body.append(
       el("p", {
         class: "gb-note-small",
@@ -428,6 +427,7 @@ export class Inspector {
         ),
       );
     }
+    this.notes(view?.notes);
     this.body.append(el("h3", { text: "How to read the numbers" }), truthLegend());
     if (page.meta?.title)
       this.body.append(el("h3", { text: "Document" }), el("p", { text: page.meta.title }));
