@@ -25,6 +25,7 @@ BESIDE = 4.0  # from an upright line to the text beside it
 LIFT = 11.0  # from a line to the middle of the text beside it
 APART = 6.0  # between a label and the line of another connection
 PATIENCE, LEAST_PATIENCE = 10_000, 12  # places weighed: in all, and at least for each label
+STRAY = 14.0  # so far from another line, and not from its own, a label seems to be the other's
 TAG_STRIP = 18.0  # the page writes a box's tag above it
 TITLE_STRIP, TITLE_INSET = 26.0, 24.0  # and a frame's title in its upper left
 LIVE_STRIP = 22.0  # and its live value below
@@ -65,6 +66,8 @@ class _Scene:
             return cost
         # A foreign line weighs when it is near: between two lanes nobody knows whose label it is.
         cost += 120.0 * len(self.lines.crossing(area.grown(APART)) - {own})
+        around = self.lines.crossing(area.grown(STRAY))
+        cost += 60.0 * (own not in around and bool(around))
         return cost + 25.0 * (own in self.lines.crossing(area))
 
 

@@ -7,12 +7,14 @@ right, below whatever is placed, so that nothing can overlap because of us.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import networkx as nx
 
 from views.document import graph as graphs
 from views.document import labels
-from views.document.geometry import Box, around
+from views.document.geometry import Box, BoxIndex, around
 from views.document.model import Boundary, Component, Document, Grid
 
 DEFAULT_SIZE = (140.0, 60.0)
@@ -21,9 +23,11 @@ GAP_X, GAP_Y = 120.0, 90.0
 MAX_ROWS = 8
 BAND_GAP = 150.0  # between two bands of columns, for the lines from one to the other
 ASPECT = 1.7  # width to height of the picture that a map is shown in
-LEAST_PICTURE = 1500.0  # narrower than this, columns are never cut into bands
+TRIES = 24  # so many numbers of columns in a band are tried
+WEIGHED_FRAMES = 20  # with more of them, nobody looks for strangers in frames
+STRANGER = 0.3  # by how much a box in a frame of others makes a picture worse
 MAX_WIDTH = 240.0
-MAX_GAP = 260.0
+MAX_GAP = 180.0
 LINE_ENDS = 64.0  # of a line between two columns, where it turns and ends
 TITLE_SCALE, TITLE_ROOM = 1.3, 24.0  # from a label's width at 11 px to that of a box around it
 BOUNDARY_PAD = 30.0
@@ -108,15 +112,13 @@ def _in_layers(
     loose = [node for node in graph if not set(nx.all_neighbors(graph, node)) - {node}]
     graph.remove_nodes_from(loose)
     columns = [part for layer in graphs.layers(graph) for part in _parts(layer, len(missing))]
-    gap = _gap(document)
-    bands = _bands(columns, [[name] for name in loose], sizes, gap)
     top = max((box.bottom for box in fixed.values()), default=MARGIN - GAP_Y) + GAP_Y
     left = min((box.x for box in fixed.values()), default=MARGIN)
-    placed: dict[str, Box] = {}
-    for band in bands:
-        placed |= _band(band, sizes, left, top, gap)
-        top = max(placed[name].bottom for column in band for name in column) + BAND_GAP
-    return placed
+    tries = []
+    for number in _numbers(len(columns) + len(loose)):
+        sheet = _Sheet(sizes, _gap(document), number, left, top)
+        tries.append(sheet.filled(columns) | sheet.filled([[name] for name in loose]))
+    return min(tries, key=lambda placed: _awkwardness(document, fixed | placed))
 
 
 def _own_size(component: Component, grid: Grid | None) -> tuple[float, float]:
@@ -130,6 +132,17 @@ def _own_size(component: Component, grid: Grid | None) -> tuple[float, float]:
     return max(DEFAULT_SIZE[0], min(MAX_WIDTH, round(wanted))), height
 
 
+def _numbers(columns: int) -> Iterator[int]:
+    """Return how many columns a band may have: each number where they are few."""
+    last = 0
+    for i in range(1, TRIES + 1):
+        number = max(last + 1, round(columns ** (i / TRIES)))
+        if number > columns:
+            return
+        yield number
+        last = number
+
+
 def _gap(document: Document) -> float:
     """Return how far columns stand apart, so that the words on the lines between them have room."""
     widest = max(
@@ -138,67 +151,52 @@ def _gap(document: Document) -> float:
     return round(min(MAX_GAP, max(GAP_X, widest * TITLE_SCALE + LINE_ENDS)))
 
 
-def _bands(
-    columns: list[list[str]],
-    loose: list[list[str]],
-    sizes: dict[str, tuple[float, float]],
-    gap: float,
-) -> list[list[list[str]]]:
-    """Cut columns into bands; of all widths, the one with which the picture is drawn largest."""
-    widths = (LEAST_PICTURE * 1.15**i for i in range(32))
-    tries = [_cut(columns, sizes, gap, w) + _cut(loose, sizes, gap, w) for w in widths]
-    return min(tries, key=lambda bands: _extent(bands, sizes, gap))
+@dataclass
+class _Sheet:
+    """Where the next column goes: beside the last one, or at the start of another band."""
+
+    sizes: dict[str, tuple[float, float]]
+    gap: float
+    number: int  # of columns in a band
+    left: float
+    top: float
+
+    def filled(self, columns: list[list[str]]) -> dict[str, Box]:
+        """Place these columns, and go on below them."""
+        placed: dict[str, Box] = {}
+        for start in range(0, len(columns), self.number):
+            band = columns[start : start + self.number]
+            tallest = max(self._height(column) for column in band)
+            left = self.left
+            for column in band:
+                wide = self._wide(column)
+                y = self.top + (tallest - self._height(column)) / 2
+                for name in column:
+                    w, h = self.sizes[name]
+                    placed[name] = Box(left + (wide - w) / 2, y, w, h)
+                    y += h + GAP_Y
+                left += wide + self.gap
+            self.top += tallest + BAND_GAP
+        return placed
+
+    def _wide(self, column: list[str]) -> float:
+        return max(self.sizes[name][0] for name in column)
+
+    def _height(self, column: list[str]) -> float:
+        return sum(self.sizes[name][1] for name in column) + GAP_Y * (len(column) - 1)
 
 
-def _cut(
-    columns: list[list[str]], sizes: dict[str, tuple[float, float]], gap: float, width: float
-) -> list[list[list[str]]]:
-    """Cut the columns into bands that are no wider than this."""
-    bands: list[list[list[str]]] = []
-    used = width + 1
-    for column in columns:
-        wide = max(sizes[name][0] for name in column)
-        if used + wide > width:
-            bands.append([])
-            used = 0
-        bands[-1].append(column)
-        used += wide + gap
-    return bands
-
-
-def _extent(
-    bands: list[list[list[str]]], sizes: dict[str, tuple[float, float]], gap: float
-) -> float:
-    """Return the height of the picture, or the height that its width takes on a screen."""
-    wide = max(sum(max(sizes[n][0] for n in column) + gap for column in band) for band in bands)
-    high = sum(max(_height(column, sizes) for column in band) + BAND_GAP for band in bands)
-    return max(wide / ASPECT, high)
-
-
-def _band(
-    band: list[list[str]],
-    sizes: dict[str, tuple[float, float]],
-    left: float,
-    top: float,
-    gap: float,
-) -> dict[str, Box]:
-    tallest = max(_height(column, sizes) for column in band)
-    placed: dict[str, Box] = {}
-    for column in band:
-        y = top + (tallest - _height(column, sizes)) / 2
-        width = max(sizes[name][0] for name in column)
-        for name in column:
-            placed[name] = Box(left + (width - sizes[name][0]) / 2, y, *sizes[name])
-            y += sizes[name][1] + GAP_Y
-        left += width + gap
-    return placed
+def _awkwardness(document: Document, boxes: dict[str, Box]) -> float:
+    """Return how small a picture is drawn, and worse where frames hold boxes of others."""
+    whole, index = around(boxes.values()), BoxIndex(boxes.values())
+    strangers = 0
+    if len(document.boundaries) <= WEIGHED_FRAMES:
+        for boundary, frame in zip(document.boundaries, frames(document, boxes), strict=True):
+            strangers += len(index.near(frame)) - len(boundary.wraps)
+    return max(whole.w / ASPECT, whole.h) * (1 + STRANGER * strangers)
 
 
 def _parts(layer: list[str], boxes: int) -> list[list[str]]:
     """Cut a layer that is too high for a picture into columns of their own."""
     height = max(MAX_ROWS, math.isqrt(boxes) // 2)
     return [layer[i : i + height] for i in range(0, len(layer), height)]
-
-
-def _height(column: list[str], sizes: dict[str, tuple[float, float]]) -> float:
-    return sum(sizes[name][1] for name in column) + GAP_Y * (len(column) - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +223,9 @@ def test_without_positions_networkx_lays_out_in_bands_from_left_to_right() -> No
     assert not [pair for pair in combinations(boxes.values(), 2) if pair[0].overlaps(pair[1])]
     assert_clear(page)
     assert crossed_boxes(page) == []
+    for boundary, frame in zip(document["boundaries"], page["boundaries"], strict=True):
+        area = Box(frame["x"], frame["y"], frame["w"], frame["h"])
+        assert {name for name in boxes if boxes[name].overlaps(area)} == set(boundary["wraps"])
     # Both ways around the block manager keep apart.
     there, back = (lines_of(page)[name] for name in ("sched-to-runner", "runner-to-sched"))
     levels = [{a[1] for a, b in segments(line) if a[1] == b[1]} for line in (there, back)]
@@ -332,6 +335,48 @@ def test_any_graph_without_positions_is_laid_out_without_overlaps(data: Any) -> 
     boxes = list(boxes_of(page).values())
     assert not [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]
     assert_clear(page)
+
+
+@pytest.mark.parametrize("shape", ["chain", "star", "loose", "cycle"])
+def test_many_boxes_fill_a_picture_of_a_screens_shape(shape: str) -> None:
+    names = [f"n{i}" for i in range(120)]
+    document = sample()
+    document["components"] = [{"id": name, "type": "cloud", "label": name} for name in names]
+    edges = {
+        "chain": list(pairwise(names)),
+        "star": [(names[0], name) for name in names[1:]],
+        "loose": [(names[0], names[0])],
+        "cycle": [*pairwise(names), (names[-1], names[0])],
+    }[shape]
+    document["connections"] = [{"from": a, "to": b} for a, b in edges]
+    document["meta"]["views"], document["boundaries"] = [], []
+    page = page_of(document)
+    boxes = list(boxes_of(page).values())
+    assert not [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]
+    assert 0.8 < page["view_box"][2] / page["view_box"][3] < 3.2
+    assert [view["label"] for view in page["views"]] == ["All"]
+    assert page["views"][0]["focus"] == names
+
+
+def test_a_box_without_a_size_is_as_wide_as_its_words_up_to_a_limit() -> None:
+    document = sample()
+    for component, label in zip(
+        document["components"], ["A", "Words " * 4, "W" * 300], strict=False
+    ):
+        del component["pos"], component["size"]
+        component["label"] = label
+    short, fair, long = list(boxes_of(page_of(document)).values())[:3]
+    assert short.w == 140 < fair.w < long.w == 240
+
+
+def test_what_is_said_against_a_part_stands_at_that_part() -> None:
+    document = sample()
+    document["components"][3]["id"] = "another"
+    text = text_of(document).replace('"block-manager"', '"another"')
+    page = load_document(text).to_page()
+    notes = {c["id"]: [note["code"] for note in c["notes"]] for c in page["components"]}
+    assert notes["another"] == ["lint/unbound"]
+    assert notes["scheduler"] == []
 
 
 AREA = st.builds(Box, NUMBER, NUMBER, st.floats(0, 900), st.floats(0, 900))
