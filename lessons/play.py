@@ -6,13 +6,14 @@ were, whatever the learner does with the engine meanwhile.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from engine.async_llm import AsyncLLM
 from lessons.expressions import Scope
-from lessons.format import Lesson, Question, Step
+from lessons.format import ChoiceQuestion, Lesson, Question, Step
 from lessons.grading import Given, Verdict, grade
 from lessons.probes import Moment, Value
 from lessons.stage import perform
@@ -166,6 +167,13 @@ class Player:
     def waits_for_predictions(self) -> bool:
         """Whether this step has predictions that are not locked."""
         return self.step.kind == "predict" and self.step.id not in self.locked
+
+    def option_order(self, asked: Asked) -> list[int]:
+        """The options of a choice in this variant's order, so that no place is always right."""
+        options = asked.question.options if isinstance(asked.question, ChoiceQuestion) else []
+        order = list(range(len(options)))
+        random.Random(f"{self.seed} {asked.key}").shuffle(order)
+        return order
 
     def predictions(self) -> Iterator[Asked]:
         """Those that this step shows the outcome of."""

@@ -8,6 +8,7 @@ import { EngineLink } from "./core/stream.js";
 import { ArchitectureMap } from "./map/map.js";
 import { el, reconcile, setAttribute, setText } from "./page/dom.js";
 import { Head } from "./page/head.js";
+import { LessonGuide } from "./page/lesson.js";
 import { Side } from "./page/side.js";
 import { Theme } from "./page/theme.js";
 import { Transport } from "./page/transport.js";
@@ -24,13 +25,14 @@ const GONE_MS = 250;
 
 /** One store, one stream and one clock for the page, however often the component is mounted. */
 let shared = /** @type {Store|null} */ (null);
+let lessons = /** @type {LessonGuide|null} */ (null);
 /** How much the composer had sent when it was heard of last; null: nothing was heard yet. */
 let sent = /** @type {number|null} */ (null);
 /** @type {WeakMap<object, Workspace>} */
 const mounted = new WeakMap();
 
 /**
- * @param {{data: {document: any, version?: any, sent?: number}, key?: string,
+ * @param {{data: {document: any, version?: any, sent?: number, lesson?: any}, key?: string,
  *   parentElement: HTMLElement|ShadowRoot, setStateValue: (name: string, value: any) => void,
  *   setTriggerValue?: (name: string, value: any) => void}} component
  * @returns {() => void}
@@ -47,6 +49,7 @@ export function mount(component) {
   workspace.goHome = trigger && (() => trigger("home", true));
   workspace.setDocument(component.data?.document);
   showWhatWasSent(component.data?.sent ?? 0);
+  guide().apply(component.data?.lesson ?? null);
   const current = workspace;
   return () => {
     // Streamlit may call again at once with new data: only what stays away is taken down.
@@ -70,6 +73,12 @@ function showWhatWasSent(now) {
 export function store() {
   shared ??= new Store();
   return shared;
+}
+
+/** What lessons have the page show: one for the page, as the store is. */
+function guide() {
+  lessons ??= new LessonGuide(store());
+  return lessons;
 }
 
 class Workspace {
@@ -121,6 +130,7 @@ class Workspace {
     this.goHome = undefined;
     this.theme = new Theme(this.root, () => this.store.changed());
     this.unsubscribe = this.store.subscribe(() => this.update());
+    this.stopLessons = guide().listen();
     this.onKey = (/** @type {KeyboardEvent} */ event) => this.pressed(event);
     document.addEventListener("keydown", this.onKey);
     this.onHide = () => this.store.remember();
@@ -153,6 +163,7 @@ class Workspace {
 
   destroy() {
     this.unsubscribe();
+    this.stopLessons();
     document.removeEventListener("keydown", this.onKey);
     removeEventListener("pagehide", this.onHide);
     this.theme.destroy();

@@ -7,6 +7,7 @@ import html
 import streamlit as st
 
 from engine.async_llm import AsyncLLM
+from views.page import lesson_sidebar
 from views.page.connect import connect
 from views.page.document_menu import back_button, document_menu
 from views.page.documents import Shown
@@ -18,6 +19,7 @@ def header(shown: Shown, llm: AsyncLLM | None, key: str | None) -> None:
     with st.container(horizontal=True, vertical_alignment="center", key="gb-header"):
         st.html(_brand(shown))
         back_button(shown.opened)
+        lesson_sidebar.button()
         with st.popover("Engine", icon=":material/settings:", disabled=llm is None):
             if llm is not None:
                 settings_form(llm)

@@ -12,7 +12,7 @@ from pathlib import Path
 import streamlit as st
 
 from engine.async_llm import AsyncLLM
-from views.page import documents, state
+from views.page import documents, lesson_sidebar, state
 from views.page.composer import composer
 from views.page.document_menu import diagnostics
 from views.page.documents import Opened, Shown
@@ -26,7 +26,12 @@ _CSS = Path(__file__).parents[1] / "assets" / "shell.css"
 
 def main() -> None:
     """Draw the page from top to bottom."""
-    st.set_page_config(page_title="Glassbox", page_icon="🔎", layout="wide")
+    st.set_page_config(
+        page_title="Glassbox",
+        page_icon="🔎",
+        layout="wide",
+        initial_sidebar_state=lesson_sidebar.sidebar_state(),
+    )
     st.html(_CSS)
     shown = documents.shown()
     key = state.session_key()
@@ -36,9 +41,12 @@ def main() -> None:
     if shown.opened.page is None:
         _no_document(shown.opened)
         return
+    page = shown.opened.page
+    labels = {box["id"]: box["label"] for box in page["components"]}
+    lesson = lesson_sidebar.sidebar(found.llm, labels)
     composer(found.llm)
     model_status(found, key)
-    workspace(shown.opened.page, state.last_sent())
+    workspace(page, state.last_sent(), lesson)
 
 
 def _name_document(llm: AsyncLLM | None, shown: Shown) -> None:

@@ -2,8 +2,8 @@
 
 Its JavaScript is a small bootstrap; the modules come from `/assets`, the document once as data,
 and everything live through the event stream. It tells the page its session's key. When
-`sent` grows, it shows the tab's own engine, which is where requests of the composer go. Its
-trigger `home` asks for the engine's own map.
+`sent` grows, it shows the tab's own engine, which is where requests of the composer go; when
+`lesson` changes, it shows what that names. Its trigger `home` asks for the engine's own map.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ import streamlit as st
 
 from views.document.drawing import PageDocument
 from views.page import documents
+from views.page.lesson_sidebar import LessonShown
 from views.page.state import WORKSPACE
 
 _BOOTSTRAP = Path(__file__).parents[1] / "assets" / "bootstrap.js"
 DATA_VERSION = 1
 
 
-def workspace(document: PageDocument, sent: int) -> None:
+def workspace(document: PageDocument, sent: int, lesson: LessonShown | None) -> None:
     """Draw the workspace; `sent` grows with everything that is sent."""
     component = st.components.v2.component("workspace", js=_bootstrap())
     component(
         key=WORKSPACE,
-        data={"document": document, "version": DATA_VERSION, "sent": sent},
+        data={"document": document, "version": DATA_VERSION, "sent": sent, "lesson": lesson},
         on_session_change=_noted,
         on_home_change=documents.go_home,
     )

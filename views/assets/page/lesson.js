@@ -1,0 +1,124 @@
+// @ts-check
+/**
+ * What a lesson in the sidebar has the page show: each step once, when it comes, and then whatever
+ * its reader clicks. Links of its text are caught here: `#gb-box-scheduler`, `#gb-request-r0`,
+ * `#gb-block-3`, `#gb-moment-TRACE-57`.
+ *
+ * @typedef {{turn: number, view: string|null, component: string|null, request: string|null,
+ *   block: number|null, trace_id: string|null, seq: number|null}} LessonShown
+ */
+
+/** @import { Store } from "../core/store.js" */
+
+const LINK = /^#gb-(box|request|block|moment)-(.+)$/;
+
+export class LessonGuide {
+  /** @param {Store} store */
+  constructor(store) {
+    this.store = store;
+    this.applied = "null";
+    /** @type {{trace_id: string, seq: number}|null} a moment that is not in the log yet */
+    this.awaited = null;
+    this.onClick = (/** @type {MouseEvent} */ event) => this.clicked(event);
+  }
+
+  /** Catch the text's links from now on; returns what ends that. @returns {() => void} */
+  listen() {
+    document.addEventListener("click", this.onClick, true);
+    const unsubscribe = this.store.subscribe(() => this.reach());
+    return () => {
+      document.removeEventListener("click", this.onClick, true);
+      unsubscribe();
+    };
+  }
+
+  /** @param {LessonShown|null} lesson */
+  apply(lesson) {
+    const text = JSON.stringify(lesson);
+    if (text === this.applied) return;
+    this.applied = text;
+    this.awaited = null;
+    if (!lesson) return;
+    document.querySelector("[data-testid=stSidebarContent]")?.scrollTo({ top: 0 });
+    const { store } = this;
+    if (lesson.view) store.setView(lesson.view);
+    store.select({ component: lesson.component, request: lesson.request, block: lesson.block });
+    if (lesson.trace_id === null || lesson.seq === null) return;
+    this.showOwnEngine();
+    this.awaited = { trace_id: lesson.trace_id, seq: lesson.seq };
+    this.reach();
+  }
+
+  showOwnEngine() {
+    this.store.link?.choose("own");
+    if (!this.store.live) this.store.backToLive();
+  }
+
+  /** Go to the awaited moment once it is there. */
+  reach() {
+    const { store, awaited } = this;
+    if (!awaited || store.header?.trace_id !== awaited.trace_id) return;
+    const index = awaited.seq - store.header.base_seq;
+    if (index > store.head) return;
+    this.awaited = null;
+    // A page that follows its engine walks there by itself, and shows how things went.
+    if (index < store.head || !store.following) store.seek(index);
+  }
+
+  // -- links ---------------------------------------------------------------------------------
+
+  /** @param {MouseEvent} event */
+  clicked(event) {
+    const origin = event.composedPath()[0];
+    if (!(origin instanceof Element)) return;
+    if (origin.closest(".st-key-gb-lessons button")) this.openAgain(event);
+    const link = origin.closest("a[href^='#gb-']");
+    const found = LINK.exec(link?.getAttribute("href") ?? "");
+    if (!found) return;
+    event.preventDefault();
+    this.show(found[1], decodeURIComponent(found[2]));
+  }
+
+  /**
+   * Streamlit alone knows whether its sidebar was pushed aside; our button brings it back then.
+   * @param {MouseEvent} event
+   */
+  openAgain(event) {
+    const open = document.querySelector("[data-testid=stExpandSidebarButton]");
+    if (!(open instanceof HTMLElement)) return;
+    if (!document.querySelector(".st-key-gb-lesson-top")) return;
+    event.preventDefault();
+    event.stopPropagation();
+    open.click();
+  }
+
+  /** @param {string} kind @param {string} name */
+  show(kind, name) {
+    const { store } = this;
+    if (kind === "box") this.showBox(name);
+    else if (kind === "request") store.select({ request: name });
+    else if (kind === "block") store.select({ block: Number(name) });
+    else this.showMoment(name);
+  }
+
+  /** @param {string} name */
+  showBox(name) {
+    const isThere = this.store.document?.components.some((box) => box.id === name);
+    if (isThere) this.store.select({ component: name });
+    else this.store.tell("info", "That box is not on this map.");
+  }
+
+  /** @param {string} name the log's id, a hyphen, the record's number */
+  showMoment(name) {
+    const { store } = this;
+    const at = name.lastIndexOf("-");
+    if (store.header?.trace_id !== name.slice(0, at)) {
+      store.tell("info", "That moment is in a log that has ended; bring the engine back first.");
+      return;
+    }
+    const index = Number(name.slice(at + 1)) - store.header.base_seq;
+    store.seek(index);
+    const record = store.records[index];
+    if (record?.kind === "event") store.select({ component: record.component });
+  }
+}

@@ -1,0 +1,292 @@
+"""Lessons in the sidebar: what this tab has open, and what it has the workspace show.
+
+A lesson is played by `lessons.play`; here it is drawn, and the learner's clicks are passed on. It
+uses this tab's own engine, and says beforehand when that will be reset.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Literal, TypedDict
+
+import streamlit as st
+
+from engine.async_llm import AsyncLLM, EngineError, RequestRefusedError
+from engine.config import ConfigError
+from lessons.expressions import ExpressionError
+from lessons.format import Lesson
+from lessons.loader import LessonError, lesson_files, load
+from lessons.play import Player
+from lessons.probes import ProbeError
+from lessons.stage import StageError
+from views.page import documents, lesson_step
+from views.page.guard import guarded
+from views.page.words import plain, sentence
+
+_DESK = "gb-lessons-desk"
+_TROUBLES = (
+    ConfigError,
+    EngineError,
+    ExpressionError,
+    ProbeError,
+    RequestRefusedError,
+    StageError,
+)
+
+
+class LessonShown(TypedDict):
+    """What a step has the workspace show; it is applied once, when anything of it changes."""
+
+    turn: int
+    view: str | None
+    component: str | None
+    request: str | None
+    block: int | None
+    trace_id: str | None
+    seq: int | None
+
+
+@dataclass
+class Desk:
+    """What this tab has open: nothing, the list, or a lesson that is being played."""
+
+    is_open: bool = False
+    player: Player | None = None
+    turn: int = 0  # grows when the workspace is to show the step again
+    again: bool = False  # the engine is to be brought back to where the step wants it
+    trouble: str = ""  # why the engine did not come there
+
+
+def desk() -> Desk:
+    """Return what this tab has open."""
+    found = st.session_state.get(_DESK)
+    if not isinstance(found, Desk):
+        found = st.session_state[_DESK] = Desk()
+    return found
+
+
+def sidebar_state() -> Literal["expanded", "collapsed"]:
+    """Return whether the sidebar is there; on a phone it opens over the page."""
+    return "expanded" if desk().is_open else "collapsed"
+
+
+def button() -> None:
+    """Draw the header's button, which opens and closes the sidebar."""
+    st.button("Lessons", icon=":material/school:", key="gb-lessons", on_click=_toggle)
+
+
+def sidebar(llm: AsyncLLM | None, labels: dict[str, str]) -> LessonShown | None:
+    """Draw the sidebar where it is open, and return what the workspace is to show."""
+    now = desk()
+    if not now.is_open:
+        return None
+    with st.sidebar:
+        if now.player is None:
+            _catalogue()
+            return None
+        return _play(now, now.player, llm, labels)
+
+
+# -- the list -----------------------------------------------------------------------------------
+
+
+def _catalogue() -> None:
+    found, errors = _load()
+    _top("Lessons", "Close", _toggle)
+    st.markdown("A tour explains; in a lab you predict what the engine will do, and see.")
+    for lesson in found:
+        with st.container(border=True, key=f"gb-lesson-{lesson.id}"):
+            st.markdown(f"**{plain(lesson.title)}**")
+            st.markdown(plain(lesson.summary))
+            st.caption(f"{lesson.kind.capitalize()}, about {lesson.minutes} minutes")
+            st.button("Start", key=f"gb-start-{lesson.id}", on_click=_start, args=(lesson,))
+    for error in errors:
+        for problem in error.problems:
+            st.error(plain(f"{problem.file.name}, line {problem.line}: {problem.message}"))
+
+
+def _load() -> tuple[list[Lesson], list[LessonError]]:
+    """Return all lessons as their files are now, and what is wrong with those that are none."""
+    found: list[Lesson] = []
+    errors: list[LessonError] = []
+    for path in lesson_files():
+        try:
+            found.append(load(path))
+        except LessonError as error:
+            errors.append(error)
+    return found, errors
+
+
+# -- a lesson -----------------------------------------------------------------------------------
+
+
+def _play(
+    now: Desk, player: Player, llm: AsyncLLM | None, labels: dict[str, str]
+) -> LessonShown | None:
+    _top(player.lesson.title, "Leave", _leave)
+    place, steps = player.index + 1, len(player.lesson.steps)
+    st.progress(place / steps, text=f"Step {place} of {steps}")
+    st.subheader(plain(player.step.title), anchor=False)
+    if llm is None:
+        st.info("Your engine is not ready yet. The lesson goes on when it is.")
+        return None
+    _bring(now, player, llm)
+    if now.trouble:
+        _trouble(now, player)
+        return None
+    try:
+        lesson_step.draw(player, llm, labels)
+        _navigation(player, llm)
+        return _shown(now, player)
+    except _TROUBLES as error:
+        now.trouble = sentence(str(error))
+        _trouble(now, player)
+        return None
+
+
+def _bring(now: Desk, player: Player, llm: AsyncLLM) -> None:
+    """Have the engine do what the step needs, once."""
+    again, now.again = now.again, False
+    if now.trouble or not (again or player.missing(llm)):
+        return
+    try:
+        with st.spinner("Your engine is running…"):
+            player.bring(llm, again)
+    except _TROUBLES as error:
+        now.trouble = sentence(str(error))
+
+
+def _trouble(now: Desk, player: Player) -> None:
+    st.error(plain(now.trouble))
+    with st.container(horizontal=True):
+        st.button("Back", key="gb-lesson-back", on_click=_go, args=(-1,), disabled=player.index < 1)
+        st.button("Try again", key="gb-lesson-retry", on_click=_again)
+
+
+def _navigation(player: Player, llm: AsyncLLM) -> None:
+    if player.away(llm):
+        st.info(
+            "Your engine was reset since, so the map shows another log. The numbers above are "
+            "those of the run before.",
+            icon=":material/history:",
+        )
+        st.button(
+            "Reset it and bring it back here",
+            key="gb-lesson-again",
+            on_click=_again,
+            icon=":material/restart_alt:",
+        )
+    if player.at_end:
+        _end(player)
+    with st.container(key="gb-lesson-foot"):
+        if not player.at_end and not player.waits_for_predictions:
+            coming = lesson_step.announcement(player, llm)
+            if coming:
+                st.markdown(coming)
+        _buttons(player)
+
+
+def _buttons(player: Player) -> None:
+    with st.container(horizontal=True, key="gb-lesson-nav"):
+        st.button(
+            "Back",
+            key="gb-lesson-back",
+            on_click=_go,
+            args=(-1,),
+            disabled=player.index == 0,
+        )
+        st.button(
+            "Show me",
+            key="gb-lesson-show",
+            help="Show the view, the box and the moment of this step again.",
+            on_click=_show,
+        )
+        if not player.at_end:
+            st.button(
+                "Next",
+                key="gb-lesson-next",
+                type="primary",
+                on_click=_go,
+                args=(1,),
+                disabled=player.waits_for_predictions,
+            )
+
+
+def _end(player: Player) -> None:
+    right, every = player.score()
+    if every:
+        st.success(f"You have {right} of {every} questions right.", icon=":material/flag:")
+    with st.container(horizontal=True):
+        if player.lesson.variant:
+            st.button(
+                "Again with other numbers",
+                key="gb-lesson-anew",
+                on_click=_start,
+                args=(player.lesson,),
+            )
+        st.button("All lessons", key="gb-lesson-all", on_click=_leave)
+
+
+def _shown(now: Desk, player: Player) -> LessonShown:
+    step = player.shown()
+    return {
+        "turn": now.turn,
+        "view": step.view,
+        "component": step.box,
+        "request": step.request,
+        "block": step.block,
+        "trace_id": step.trace_id,
+        "seq": step.seq,
+    }
+
+
+def _top(title: str, close: str, on_close: object) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", key="gb-lesson-top"):
+        st.markdown(f"**{plain(title)}**")
+        st.button(close, key="gb-lesson-close", type="tertiary", on_click=on_close)  # type: ignore[arg-type]
+
+
+# -- clicks -------------------------------------------------------------------------------------
+
+
+@guarded
+def _toggle() -> None:
+    desk().is_open = not desk().is_open
+
+
+@guarded
+def _start(lesson: Lesson) -> None:
+    if not documents.is_own(documents.shown().opened):
+        documents.go_home()  # a lesson speaks of the engine's own map
+    seed = secrets.randbelow(9_999) + 1
+    now = desk()
+    now.player, now.trouble, now.again = Player(lesson, seed), "", False
+    now.turn += 1
+
+
+@guarded
+def _leave() -> None:
+    now = desk()
+    now.player, now.trouble = None, ""
+
+
+@guarded
+def _go(by: int) -> None:
+    now = desk()
+    if now.player is not None:
+        now.player.index = min(max(now.player.index + by, 0), len(now.player.lesson.steps) - 1)
+    now.trouble = ""
+    now.turn += 1
+
+
+@guarded
+def _show() -> None:
+    desk().turn += 1
+
+
+@guarded
+def _again() -> None:
+    now = desk()
+    now.again, now.trouble = not now.trouble, ""
+    now.turn += 1

@@ -1,0 +1,213 @@
+"""One step of a lesson, drawn: its text, its questions with their verdicts, what comes next.
+
+Texts are Markdown without HTML. Values that were read from the log are dressed, and names of boxes,
+requests, blocks and moments are links that the workspace catches (`assets/page/lesson.js`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from engine.async_llm import AsyncLLM
+from lessons.expressions import Scope, Template
+from lessons.format import BoxQuestion, ChoiceQuestion, NumberQuestion, Run
+from lessons.grading import Given, Verdict, model_answer
+from lessons.play import Asked, Player
+from lessons.stage import config_of
+from lessons.text import render, words
+from views.page.guard import guarded
+
+Labels = dict[str, str]
+
+
+def draw(player: Player, llm: AsyncLLM, labels: Labels) -> None:
+    """Draw the step at which the player is; the engine has done what it needs."""
+    step, scope = player.step, player.scope()
+    st.markdown(_text(step.text, scope, labels))
+    if step.look is not None:
+        with st.container(key="gb-lesson-look"):
+            st.markdown(f":material/visibility: {_text(step.look, scope, labels)}")
+    for asked in player.predictions():
+        _outcome(player, asked, labels)
+    if step.kind == "predict":
+        _predictions(player, labels)
+        return
+    for question in step.questions:
+        _question(player, Asked(step, question), labels)
+
+
+def announcement(player: Player, llm: AsyncLLM) -> str:
+    """Return what going on will do to the engine, as Markdown; nothing where it does nothing."""
+    missing = player.missing(llm, player.index + 1)
+    resets = [number for number in missing if player.resets(number)]
+    run = player.lesson.steps[player.index + 1].run
+    if resets:
+        begun = player.lesson.steps[resets[-1]].run
+        assert begun is not None
+        return (
+            ":material/restart_alt: **Next resets your engine**: its requests and log end, and it "
+            f"begins anew with {_settings(player, begun)}."
+        )
+    if not missing or run is None or run.until is None:
+        return ""
+    if run.until.phase:
+        return f"Next runs your engine to the end of its phase {run.until.phase}."
+    return f"Next runs your engine until this event: {str(run.until.event).replace('_', ' ')}."
+
+
+def _settings(player: Player, run: Run) -> str:
+    changed = config_of(run, player.scope()).model_dump(exclude_defaults=True)
+    named = ", ".join(f"`{name} {value}`" for name, value in changed.items())
+    return f"{named} (the rest as at first)" if named else "its first settings"
+
+
+# -- texts --------------------------------------------------------------------------------------
+
+
+def _text(template: Template, scope: Scope, labels: Labels) -> str:
+    return render(template, scope, labels, lambda found: f":primary[**{found or 'nothing yet'}**]")
+
+
+def _says(player: Player, asked: Asked, verdict: Verdict, labels: Labels) -> str:
+    """Return a verdict's message, with a link to the moment that shows it."""
+    scope = player.scope(player.judged_at(asked)).having(given=player.answers[asked.key])
+    said = _text(verdict.says, scope, labels)
+    if asked.question.evidence is None:
+        return said
+    seq = asked.question.evidence.whole(scope)
+    link = Template.parse(f"[[moment {seq}|Show that moment]]")
+    return f"{said}  \n{_text(link, scope, labels)} (record {seq} of the log)"
+
+
+# -- questions ----------------------------------------------------------------------------------
+
+
+def _question(player: Player, asked: Asked, labels: Labels) -> None:
+    key = _key(player, asked)
+    with st.form(f"{key}-form", enter_to_submit=True):
+        _field(player, asked, labels)
+        st.form_submit_button("Answer", on_click=_answer, args=(player, asked))
+    verdict = player.verdict(asked)
+    if verdict is not None:
+        draw_it = st.success if verdict.right else st.warning
+        draw_it(_says(player, asked, verdict, labels))
+    if verdict is None or not verdict.right:
+        _hints(player, asked, labels)
+
+
+def _field(player: Player, asked: Asked, labels: Labels, disabled: bool = False) -> None:
+    question, scope = asked.question, player.scope()
+    ask, key = _text(question.ask, scope, labels), _key(player, asked)
+    given: Any = player.answers.get(asked.key)
+    match question:
+        case NumberQuestion():
+            unit = question.unit or "a number"
+            st.number_input(ask, value=given, step=1, key=key, placeholder=unit, disabled=disabled)
+        case BoxQuestion():
+            names = list(labels)
+            index = names.index(given) if given in names else None
+            shown = labels.__getitem__
+            st.selectbox(
+                ask, names, index, shown, key, placeholder="Choose a box", disabled=disabled
+            )
+        case ChoiceQuestion():
+            texts = [_text(option.text, scope, labels) for option in question.options]
+            order = player.option_order(asked)
+            index = order.index(given) if given in order else None
+            st.radio(ask, order, index, texts.__getitem__, key, disabled=disabled)
+
+
+def _hints(player: Player, asked: Asked, labels: Labels) -> None:
+    hints = asked.question.hints
+    opened = player.hints.get(asked.key, 0)
+    for number, hint in enumerate(hints[:opened], 1):
+        st.caption(f"Hint {number}: {_text(hint, player.scope(), labels)}")
+    if opened < len(hints):
+        st.button(
+            f"Hint {opened + 1} of {len(hints)}",
+            key=f"{_key(player, asked)}-hint",
+            type="tertiary",
+            icon=":material/lightbulb:",
+            on_click=_open_hint,
+            args=(player, asked),
+        )
+
+
+# -- predictions --------------------------------------------------------------------------------
+
+
+def _predictions(player: Player, labels: Labels) -> None:
+    """One form for all of them: they are locked together, before the engine runs."""
+    every = [Asked(player.step, question) for question in player.step.questions]
+    locked = not player.waits_for_predictions
+    with st.form(f"gb-predict-{player.lesson.id}-{player.seed}-{player.step.id}"):
+        for asked in every:
+            _field(player, asked, labels, disabled=locked)
+        st.form_submit_button(
+            "Lock my predictions",
+            icon=":material/lock:",
+            type="primary",
+            disabled=locked,
+            on_click=_lock,
+            args=(player, every),
+        )
+    if locked:
+        st.caption("Your predictions are locked. The engine will show how it is.")
+        return
+    if any(player.attempts.get(asked.key) for asked in every):
+        st.warning("Fill in both before you lock them." if len(every) == 2 else "Fill in all.")
+    for number, asked in enumerate(every, 1):
+        st.markdown(f"Stuck with prediction {number}?")
+        _hints(player, asked, labels)
+
+
+def _outcome(player: Player, asked: Asked, labels: Labels) -> None:
+    """Draw what was predicted beside what the engine did."""
+    verdict = player.verdict(asked)
+    if verdict is None:
+        return
+    given = player.answers[asked.key]
+    truth = model_answer(asked.question, player.scope(player.judged_at(asked)))
+    unit = asked.question.unit if isinstance(asked.question, NumberQuestion) else ""
+    yours, engines = st.columns(2)
+    yours.metric("You predicted", f"{_shown(asked, given, labels)} {unit}".strip())
+    engines.metric("The engine took", f"{_shown(asked, truth, labels)} {unit}".strip())
+    draw_it = st.success if verdict.right else st.warning
+    draw_it(_says(player, asked, verdict, labels))
+
+
+def _shown(asked: Asked, given: Given, labels: Labels) -> str:
+    match asked.question:
+        case ChoiceQuestion():
+            return f"answer {int(given) + 1}"
+        case BoxQuestion():
+            return labels.get(str(given), str(given))
+    return words(given)
+
+
+# -- clicks -------------------------------------------------------------------------------------
+
+
+def _key(player: Player, asked: Asked) -> str:
+    return f"gb-q-{player.lesson.id}-{player.seed}-{asked.step.id}-{asked.question.id}"
+
+
+@guarded
+def _answer(player: Player, asked: Asked) -> None:
+    given = st.session_state.get(_key(player, asked))
+    if isinstance(given, int | float | str):
+        player.answer(asked, given)
+
+
+@guarded
+def _lock(player: Player, every: list[Asked]) -> None:
+    for asked in every:
+        _answer(player, asked)
+    player.lock()
+
+
+@guarded
+def _open_hint(player: Player, asked: Asked) -> None:
+    player.hints[asked.key] = player.hints.get(asked.key, 0) + 1
