@@ -1,0 +1,244 @@
+"""Lessons played on the page: a tour's first steps, the whole lab, and a learner who strays."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+
+from tests.browser.test_page import READY, ROOT, SHOTS, Tab, wait_for_address
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator
+
+
+@pytest.fixture(scope="module")
+def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`python app.py` with the tiny model: what it writes does not matter here."""
+    log = tmp_path_factory.mktemp("server") / "log.txt"
+    own = {"MODEL": "tiny-random", "PORT": "0", "HOST": "127.0.0.1", "PYTHONUNBUFFERED": "1"}
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "app.py"],
+            cwd=ROOT,
+            env={**os.environ, **own},
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        yield wait_for_address(process, log)
+    finally:
+        process.terminate()
+        process.wait(15)
+    assert "Traceback" not in log.read_text(), log.read_text()
+
+
+class Learner:
+    """A tab, seen by somebody who takes lessons in it."""
+
+    def __init__(self, tab: Tab):
+        self.tab = tab
+        self.side: Locator = tab.page.locator("[data-testid=stSidebar]")
+
+    def start(self, lesson: str) -> Learner:
+        self.tab.page.get_by_role("button", name="Lessons").click()
+        self.side.locator(f".st-key-gb-start-{lesson} button").click()
+        self.reads("Step 1 of")
+        return self
+
+    def next(self, title: str) -> None:
+        self.side.get_by_role("button", name="Next").click()
+        self.reads(title)
+
+    def reads(self, text: str | re.Pattern[str]) -> None:
+        from playwright.sync_api import expect
+
+        expect(self.side).to_contain_text(text, timeout=20_000)
+        self.tab.page.wait_for_selector(READY)
+
+    def answer(self, given: int, button: str = "Answer") -> None:
+        self.side.locator("input[type=number]").last.fill(str(given))
+        self.side.get_by_role("button", name=button).last.click()
+
+    def shown(self) -> list[Any]:
+        found: list[Any] = self.tab.store("[s.view, s.selection.component, s.selection.request]")
+        return found
+
+    def is_shown(self, view: str, box: str | None, request: str | None, seq: int) -> None:
+        """The page looks at this; the cursor walks there."""
+        self.tab.wait_for("[s.view, s.selection.component]", [view, box])
+        self.tab.wait_for("s.selection.request", request)
+        self.tab.wait_for("s.header.base_seq + s.cursor", seq)
+
+    def number(self, pattern: str) -> int:
+        found = re.search(pattern, self.side.inner_text().replace("\n", " "))
+        assert found, (pattern, self.side.inner_text())
+        return int(found[1])
+
+
+@pytest.fixture
+def learner(browser: Browser, server_url: str) -> Iterator[Learner]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    yield Learner(Tab(context.new_page(), server_url).open())
+    context.close()
+
+
+def test_the_tour_steps_the_engine_and_lights_what_it_speaks_of(learner: Learner) -> None:
+    tab = learner.start("one-request").tab
+    learner.reads("Next resets your engine: its requests and log end")
+    prompt = learner.number(r"one request of (\d+) tokens")
+    before = tab.log().header["trace_id"]
+    learner.next("A client asks")
+    log = tab.log()
+    assert log.header["trace_id"] != before
+    assert log.state["requests"]["r0"]["num_prompt_tokens"] == prompt
+    learner.reads(f"The prompt has {prompt} of them")
+    learner.is_shown("request-lifecycle", "client-req", "r0", 1)
+
+    learner.next("The front end")
+    learner.reads("The queue has 1 request now")
+    learner.answer(prompt // 16 + 1)
+    learner.reads("nobody has looked for room yet")
+    learner.answer(0)
+    learner.reads("Right. A waiting request is a name")
+    learner.side.get_by_role("link", name="AsyncLLM Engine").click()
+    tab.wait_for("s.selection.component", "async-engine")
+    learner.side.get_by_role("link", name="Show that moment").click()
+    arrived = tab.log().events("request_arrived")[0]["seq"]
+    learner.is_shown("request-lifecycle", "scheduler", "r0", arrived)
+    assert "#" not in tab.page.url
+
+    learner.next("The scheduler")
+    log = tab.log()
+    assert log.state["engine"]["next_phase"] == "prepare"
+    scheduled = log.events("request_scheduled")[0]
+    learner.reads(f"It got {scheduled['facts']['num_tokens']}")
+    learner.is_shown("request-lifecycle", "scheduler", "r0", scheduled["seq"])
+
+    learner.next("Room for keys and values")
+    assert len(tab.log().records) == len(log.records)  # the same moment, in another view
+    learner.is_shown("block-allocation", "block-manager", "r0", log.records[-1]["seq"])
+    learner.reads(f"{log.state['queues']['free']['length']} blocks are still free")
+
+
+def test_a_learner_may_stray_and_is_brought_back(learner: Learner) -> None:
+    tab = learner.start("one-request").tab
+    for title in ("A client asks", "The front end", "The scheduler"):
+        learner.next(title)
+    trace = tab.log().header["trace_id"]
+    tab.press("Step")  # to the end of the log, then of the step: past where the tour goes next
+    tab.press("Step")
+    tab.wait_for("s.headEngine.step", 1)
+    tab.view(0)
+    learner.side.get_by_role("button", name="Show me").click()
+    scheduled = tab.log().events("request_scheduled")[0]["seq"]
+    learner.is_shown("request-lifecycle", "scheduler", "r0", scheduled)
+    learner.next("Room for keys and values")
+    learner.next("The batch as the model sees it")
+    prepared = [r for r in tab.log().records if r["kind"] == "patch" and r["phase"] == "prepare"]
+    learner.is_shown("cuda-acceleration", "gpu-runner", "r0", prepared[0]["seq"])
+    assert tab.log().header["trace_id"] == trace
+
+    tab.store("s.command('reset', {config: null})")
+    tab.wait_for(f"s.header.trace_id !== '{trace}'", True)
+    tab.page.get_by_role("button", name="Show me").click()
+    learner.reads("Your engine was reset since")
+    learner.side.get_by_role("button", name="Reset it and bring it back here").click()
+    tab.wait_for("s.state.engine?.next_phase", "execute")
+    learner.is_shown("cuda-acceleration", "gpu-runner", "r0", prepared[0]["seq"])
+    learner.side.get_by_role("button", name="Leave").click()
+    learner.reads("A tour explains")
+    learner.side.get_by_role("button", name="Close").click()
+    learner.side.wait_for(state="detached")
+
+
+def test_the_lab_is_predicted_run_compared_and_explained(learner: Learner) -> None:
+    from playwright.sync_api import expect
+
+    tab = learner.start("count-the-blocks").tab
+    learner.next("Write down what you expect")
+    side = learner.side
+    expect(side.get_by_role("button", name="Next")).to_be_disabled()
+    size = learner.number(r"blocks of (\d+) tokens")
+    prompt = learner.number(r"a prompt of (\d+) tokens")
+    answer = learner.number(r"generate (\d+) tokens")
+    fields = side.locator("input[type=number]")
+    fields.first.fill(str(prompt // size))
+    side.get_by_role("button", name="Lock my predictions").click()
+    learner.reads("Fill in both")
+    side.get_by_role("button", name="Hint 1 of 3").first.click()
+    learner.reads("put a fence after every")
+    fields.first.fill(str(prompt // size))  # the partly filled block is forgotten
+    fields.last.fill(str(-(-(prompt + answer - 1) // size)))
+    side.get_by_role("button", name="Lock my predictions").click()
+    learner.reads("Your predictions are locked")
+    expect(fields.first).to_be_disabled()
+    learner.reads(f"it begins anew with block_size {size}")
+
+    learner.next("The prompt is computed")
+    table = tab.log().state["requests"]["r0"]["block_table"]
+    learner.reads(re.compile(rf"You predicted\s*{prompt // size} blocks"))
+    learner.reads(re.compile(rf"The engine took\s*{len(table)} blocks"))
+    learner.reads("These are the full blocks")
+    learner.is_shown("block-allocation", "block-manager", "r0", tab.log().records[-1]["seq"])
+    learner.next("The answer is complete")
+    learner.reads("The engine took as many as you said")
+
+    learner.next("Explain: the missing token")
+    side.get_by_text("The token that ends the text.").click()
+    side.get_by_role("button", name="Answer").click()
+    learner.reads("No such token came up")
+    side.get_by_text("The last token of the answer.").click()
+    side.get_by_role("button", name="Answer").click()
+    learner.reads("one step after it was sampled")
+
+    learner.next("Explain: who gives blocks")
+    side.get_by_role("combobox").click()
+    tab.page.get_by_role("option", name="Chunked Scheduler").click()
+    side.get_by_role("button", name="Answer").first.click()
+    learner.reads("the books are not its own")
+    learner.answer(0)
+    learner.reads("it is the null block")
+
+    learner.next("What you have seen")
+    learner.reads("You have 3 of 5 questions right")
+    side.get_by_role("button", name="Again with other numbers").click()
+    learner.reads("Step 1 of")
+    learner.next("Write down what you expect")
+    assert fields.first.input_value() == ""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_lessons_can_be_read_by_everybody(browser: Browser, server_url: str, scheme: str) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+    learner = Learner(Tab(context.new_page(), server_url).open()).start("one-request")
+    learner.next("A client asks")
+    learner.next("The front end")
+    learner.answer(1000)
+    learner.reads("nothing was handed to it")
+    SHOTS.mkdir(exist_ok=True)
+    learner.tab.page.screenshot(path=SHOTS / f"lesson-{scheme}.png")
+    found = Axe().run(learner.tab.page, context={"include": ["[data-testid=stSidebar]"]})
+    faults = [item["id"] for item in found.response["violations"]]
+    context.close()
+    assert faults == []
+
+
+def test_on_a_phone_a_lesson_lies_over_the_page_and_can_be_closed(
+    browser: Browser, server_url: str
+) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    learner = Learner(Tab(context.new_page(), server_url).open()).start("one-request")
+    page = learner.tab.page
+    learner.next("A client asks")
+    page.get_by_role("button", name="Collapse sidebar").click()
+    page.get_by_role("button", name="Lessons").click()
+    learner.next("The front end")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    context.close()
