@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.async_llm import AsyncLLM, Submission
+from engine.async_llm import TOKENIZING, AsyncLLM, Submission
 from engine.config import EngineConfig, SamplingParams
 from engine.events import TYPE_OF_FACTS, Event, Patch, Record
 from lessons.expressions import Expression, Scope
@@ -53,9 +53,15 @@ def _submission(llm: AsyncLLM, spec: RequestSpec, scope: Scope) -> Submission:
     if spec.tokens is None:
         return Submission(spec.prompt, params, spec.priority)
     wanted = spec.tokens.whole(scope)
-    _, token_ids = llm.encode(spec.prompt)
+    token_ids = TOKENIZING.submit(_tokens, llm, spec.prompt).result()
     times = -(-wanted // len(token_ids))
     return Submission((token_ids * times)[:wanted], params, spec.priority)
+
+
+def _tokens(llm: AsyncLLM, text: str) -> list[int]:
+    """The tokens of a text that need not fit the engine, as only a part of it is sent."""
+    tokenizer: Any = llm.model.tokenizer
+    return list(tokenizer(text)["input_ids"])
 
 
 def _reach(llm: AsyncLLM, until: Until, scope: Scope, after: int) -> int:
