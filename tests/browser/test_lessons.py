@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 
-from tests.browser.test_page import READY, ROOT, SHOTS, Tab, wait_for_address
+from tests.browser.test_page import READY, SHOTS, Tab
+from tests.servers import running_app
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator
 
 
 @pytest.fixture(scope="module")
-def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server_url() -> Iterator[str]:
     """`python app.py` with the tiny model: what it writes does not matter here."""
-    log = tmp_path_factory.mktemp("server") / "log.txt"
-    own = {"MODEL": "tiny-random", "PORT": "0", "HOST": "127.0.0.1", "PYTHONUNBUFFERED": "1"}
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [sys.executable, "app.py"],
-            cwd=ROOT,
-            env={**os.environ, **own},
-            stdout=output,
-            stderr=output,
-        )
-    try:
-        yield wait_for_address(process, log)
-    finally:
-        process.terminate()
-        process.wait(15)
-    assert "Traceback" not in log.read_text(), log.read_text()
+    with running_app(model="tiny-random") as (app, url):
+        yield url
+    assert "Traceback" not in "".join(app.lines), "".join(app.lines)
 
 
 class Learner:
