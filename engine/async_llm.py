@@ -34,6 +34,7 @@ from engine.events import (
 )
 from engine.metrics.stats import EngineStats
 from engine.metrics.stats_line import StatsLine, cache_texts, stats_text
+from engine.model_loader.dtypes import dtype_name, in_dtype, kv_cache_dtype
 from engine.output_processor import OutputProcessor, RequestLost, RequestStream
 from engine.parallel_sampling import sequences
 from engine.request import Request
@@ -421,8 +422,9 @@ class AsyncLLM:
         if self._check_config is not None:
             self._check_config(config)
         resolved = config.resolve(self.model.max_model_len)
-        trace = Trace(self._header(resolved))
-        runner = self._make_runner(self.model, resolved, trace)
+        model = in_dtype(self.model, resolved)
+        trace = Trace(self._header(model, resolved))
+        runner = self._make_runner(model, resolved, trace)
         outputs = OutputProcessor(self.model.tokenizer, trace)
         core = EngineCore(resolved, runner, trace, outputs)
         stats = EngineStats(trace, resolved, self.model.name)
@@ -434,12 +436,12 @@ class AsyncLLM:
         self._next_id = 0
         self._print(*cache_texts(resolved))
 
-    def _header(self, config: EngineConfig) -> TraceHeader:
+    def _header(self, model: LoadedModel, config: EngineConfig) -> TraceHeader:
         return TraceHeader(
             schema_version=SCHEMA_VERSION,
             trace_id=secrets.token_hex(8),
             config=config.model_dump(mode="json"),
-            model=model_facts(self.model),
+            model=model_facts(model, config),
             document=self.document,
             versions=package_versions(),
             started_at=time.time(),
@@ -782,11 +784,11 @@ def check_logit_bias(params: SamplingParams, vocab_size: int) -> None:
             )
 
 
-def model_facts(model: LoadedModel) -> dict[str, Any]:
-    """The model as the log's header has it."""
+def model_facts(model: LoadedModel, config: EngineConfig | None = None) -> dict[str, Any]:
+    """The model as the log's header has it; without settings, as it is by itself."""
     from engine.kv_cache import KVCacheSpec
 
-    weight = next(model.model.parameters())
+    cache_dtype = kv_cache_dtype(model, config or EngineConfig())
     return {
         "name": model.name,
         "num_layers": model.num_layers,
@@ -796,10 +798,11 @@ def model_facts(model: LoadedModel) -> dict[str, Any]:
         "hidden_size": model.hidden_size,
         "vocab_size": model.vocab_size,
         "weight_bytes": model.weight_bytes,
-        "kv_bytes_per_token": KVCacheSpec.of(model, 1).bytes_per_token,
+        "kv_bytes_per_token": KVCacheSpec.of(model, 1, cache_dtype).bytes_per_token,
         "max_model_len": model.max_model_len,
-        "dtype": str(weight.dtype).removeprefix("torch."),
-        "device": weight.device.type,
+        "dtype": dtype_name(model.model.dtype),
+        "kv_cache_dtype": dtype_name(cache_dtype),
+        "device": model.model.device.type,
     }
 
 

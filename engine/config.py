@@ -69,6 +69,15 @@ class EngineConfig(BaseModel):
         default=True, description="admit a request only if its whole known sequence fits now"
     )
     enforce_eager: bool = Field(default=False, description="never replay a captured graph")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        default="auto",
+        description="of weights and activations; auto: float32. In 16 bits text may change with "
+        "the batch",
+    )
+    kv_cache_dtype: Literal["auto", "float16", "bfloat16"] = Field(
+        default="auto",
+        description="of keys and values in the pool; auto: as the weights",
+    )
     seed: int = Field(
         default=0,
         ge=0,

@@ -24,13 +24,15 @@ class KVCacheSpec(NamedTuple):
     block_size: int
 
     @classmethod
-    def of(cls, model: LoadedModel, block_size: int) -> KVCacheSpec:
-        """The spec that `model` needs; K and V are kept in the dtype of its weights."""
+    def of(
+        cls, model: LoadedModel, block_size: int, dtype: torch.dtype | None = None
+    ) -> KVCacheSpec:
+        """The spec that `model` needs; without `dtype`, K and V are kept as its weights are."""
         return cls(
             num_layers=model.num_layers,
             num_kv_heads=model.num_kv_heads,
             head_dim=model.head_dim,
-            dtype=model.model.dtype,
+            dtype=dtype or model.model.dtype,
             block_size=block_size,
         )
 

@@ -1,4 +1,4 @@
-"""How much memory a KV cache may take, and what is said of one that wants more.
+"""How much memory there is, how much a KV cache may take, and what is said of one that wants more.
 
 Box `physical-vram`. vLLM 0.26.0 asks the other way round, how many blocks fit:
 `Worker.determine_available_memory` in `vllm/v1/worker/gpu_worker.py`.
@@ -7,6 +7,7 @@ Box `physical-vram`. vLLM 0.26.0 asks the other way round, how many blocks fit:
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.config import ConfigError
@@ -29,6 +30,20 @@ def memory_bytes(device: torch.device) -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):  # not on this system
         return FALLBACK_BYTES
+
+
+def free_bytes(device: torch.device) -> int:
+    """The memory of the device that could be had now."""
+    if device.type == "cuda":
+        import torch
+
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        found = {name: rest.split() for name, _, rest in (line.partition(":") for line in lines)}
+        return int(found["MemAvailable"][0]) * 1024
+    except (OSError, KeyError, ValueError):  # not on this system
+        return memory_bytes(device)
 
 
 def check_pool(spec: KVCacheSpec, num_blocks: int, device: torch.device, share: int = 1) -> None:

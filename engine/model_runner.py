@@ -47,6 +47,7 @@ from engine.events import (
 from engine.forward import Forward, ModelInputs, context_of, run_eagerly
 from engine.kv_cache import KVCache, KVCacheSpec
 from engine.model_loader import LoadedModel
+from engine.model_loader.dtypes import kv_cache_dtype
 from engine.module_timer import ModuleTimer
 from engine.outputs import (
     ModelRunnerOutput,
@@ -117,9 +118,8 @@ class ModelRunner:
         self.config = config
         self.trace = trace
         self.device = model.model.device
-        self.kv_cache = KVCache(
-            KVCacheSpec.of(model, config.block_size), config.num_gpu_blocks, self.device
-        )
+        spec = KVCacheSpec.of(model, config.block_size, kv_cache_dtype(model, config))
+        self.kv_cache = KVCache(spec, config.num_gpu_blocks, self.device)
         self.graphs = CapturedGraphs.of(model, self.kv_cache)
         self.dispatcher = CudagraphDispatcher(config, self.graphs)
         self.sampler = Sampler()

@@ -36,23 +36,32 @@ OPTIONS = (
     Option("max_num_seqs", "max-num-seqs"),
     Option("enable_prefix_caching", "enable-prefix-caching"),
     Option("enable_chunked_prefill", "enable-chunked-prefill"),
+    Option("dtype", "dtype"),
     Option("long_prefill_token_threshold", "long-prefill-token-threshold", same_default=True),
     Option("scheduling_policy", "scheduling-policy", same_default=True),
     Option("watermark", "watermark", same_default=True),
     Option("scheduler_reserve_full_isl", "scheduler-reserve-full-isl", same_default=True),
+    Option("kv_cache_dtype", "kv-cache-dtype", same_default=True),
     Option("enforce_eager", "enforce-eager", same_default=True),
     Option("seed", "seed", same_default=True),
 )
 
 # What this engine does and vLLM would not by itself.
-_ALWAYS = {
+_ALWAYS = (
     # A step is scheduled when the tokens of the one before it are known.
-    "async-scheduling": "--no-async-scheduling",
+    "--no-async-scheduling",
     # A request that names no temperature gets vLLM's default, not one that comes with the model.
-    "generation-config": "--generation-config vllm",
-    "dtype": "--dtype float32",
-}
+    "--generation-config vllm",
+)
+# Unless everything runs eagerly. The sizes are `CAPTURE_SIZES` of `engine/cuda_graph`.
+_GRAPHS = (
+    "--cudagraph-capture-sizes 1 2 4 8",
+    "--compilation-config.cudagraph_mode FULL_DECODE_ONLY",
+)
 
+# What `auto` is here: every model is loaded so.
+_LOADED_DTYPE = "float32"
+_SAME_DTYPE = {"half": "float16", "float": "float32"}
 _HUB_IDS = {DEFAULT_MODEL: "HuggingFaceTB/SmolLM2-135M-Instruct"}
 
 _NO_EFFECT = "has no effect here"
@@ -73,6 +82,8 @@ _WHY = {
     "pipeline-parallel-size": _ONE_PROCESS,
     "data-parallel-size": _ONE_PROCESS,
 }
+
+_AUTO = f"means {_LOADED_DTYPE} here; vLLM's takes a dtype of 16 bits, by the model's files"
 
 _BY_NAME = {option.name: option for option in OPTIONS}
 # vLLM takes 1k for 1,000 and 1K for 1,024 in these two, and in none of our others.
@@ -96,7 +107,7 @@ class ReadCommand(NamedTuple):
     """What a command asks for."""
 
     config: EngineConfig
-    remarks: tuple[Remark, ...]  # what was not taken over, and why
+    remarks: tuple[Remark, ...]  # what was not taken over, or means something else here, and why
     kept: tuple[str, ...]  # options it does not name, for which vLLM has no fixed default
 
 
@@ -107,6 +118,7 @@ class Given(NamedTuple):
     name: str
     values: tuple[str, ...]
     negated: bool = False
+    field: str = ""  # `.cudagraph_mode` of an option that is a table of fields
 
 
 # -- settings to command ------------------------------------------------------------------------
@@ -122,9 +134,12 @@ def serve_command(config: EngineConfig, model: str) -> str:
     for option in OPTIONS:
         value = getattr(config, option.setting)
         default = EngineConfig.model_fields[option.setting].default
+        if option.setting == "dtype" and value == "auto":
+            value = _LOADED_DTYPE
         if value is not None and not (option.same_default and value == default):
             lines.append(_written(option.name, value))
-    return " \\\n  ".join((*lines, *_ALWAYS.values()))
+    lines.extend(_ALWAYS if config.enforce_eager else _ALWAYS + _GRAPHS)
+    return " \\\n  ".join(lines)
 
 
 def _written(name: str, value: Any) -> str:
@@ -142,11 +157,6 @@ def cautions(config: EngineConfig, model: str) -> tuple[str, ...]:
         found.append(
             "The weights here were rounded to 4 bits on their way; those of "
             f"{_HUB_IDS[model]} were not, and write other texts."
-        )
-    if config.max_num_batched_tokens < config.max_num_seqs:
-        found.append(
-            f"vLLM refuses max_num_batched_tokens {config.max_num_batched_tokens} below "
-            f"max_num_seqs {config.max_num_seqs}."
         )
     if config.block_size % 16:
         found.append(
@@ -176,8 +186,7 @@ def read_command(text: str, now: EngineConfig, model: str) -> ReadCommand:
         elif option is None:
             remarks.extend(_not_here(given))
         else:
-            if option.setting in named:
-                remarks.append(Remark(given.written, "is named twice; the last one counts"))
+            remarks.extend(_differences(given, option.setting in named))
             try:
                 values |= _setting(option, given)
                 named.add(option.setting)
@@ -240,25 +249,26 @@ def _options(words: list[str], remarks: list[Remark]) -> Iterator[Given]:
 def _option(word: str, rest: list[str]) -> Given:
     """The option that `word` begins, with the values that it takes from `rest`."""
     written, equals, value = word.partition("=")
-    name, negated = _whole_name(written)
+    head, dot, tail = written.partition(".")
+    name, negated = _whole_name(head)
     if equals:
-        return Given(word, name, (value,), negated)
+        return Given(word, name, (value,), negated, dot + tail)
     if name in SWITCHES:
         return Given(word, name, (), negated)
     most = 1 if name in ONE_VALUE else len(rest)
     values: list[str] = []
     while rest and len(values) < most and not _begins_option(rest[0]):
         values.append(rest.pop(0))
-    return Given(" ".join([word, *values]), name, tuple(values), negated)
+    return Given(" ".join([word, *values]), name, tuple(values), negated, dot + tail)
 
 
 def _whole_name(written: str) -> tuple[str, bool]:
-    """vLLM's name for an option: short, abbreviated, with underscores or with a dotted tail."""
+    """vLLM's name for an option that is short, abbreviated or has underscores."""
     if written in SHORT:
         return SHORT[written], False
     if re.match(r"-O\w*$", written):
         return "optimization-level", False
-    name = SHORT.get(written.split(".")[0]) or written.split(".")[0].lstrip("-").replace("_", "-")
+    name = written.lstrip("-").replace("_", "-")
     twins = {f"no-{switch}": switch for switch in SWITCHES}
     if name in NAMES:
         return name, False
@@ -292,9 +302,17 @@ def _other_model(given: Given, model: str) -> Iterator[Remark]:
 
 def _not_here(given: Given) -> Iterator[Remark]:
     """Nothing where the option asks for what is always so here."""
-    plain = f"--{'no-' * given.negated}{given.name}"
-    if _ALWAYS.get(given.name) != " ".join((plain, *given.values)):
+    plain = f"--{'no-' * given.negated}{given.name}{given.field}"
+    if " ".join((plain, *given.values)) not in _ALWAYS + _GRAPHS:
         yield Remark(given.written, _WHY.get(given.name, _NO_EFFECT))
+
+
+def _differences(given: Given, named: bool) -> Iterator[Remark]:
+    """What to know of an option that is taken over."""
+    if named:
+        yield Remark(given.written, "is named twice; the last one counts")
+    if given.name == "dtype" and given.values == ("auto",):
+        yield Remark(given.written, _AUTO)
 
 
 def _setting(option: Option, given: Given) -> dict[str, Any]:
@@ -323,6 +341,8 @@ def _value(setting: str, text: str) -> Any:
             return int(float(whole + (fraction or "")) * _DECIMAL[suffix])
         if not fraction:
             return int(whole) * _BINARY[suffix]
+    if setting == "dtype":
+        return _SAME_DTYPE.get(text, text)
     number = float if EngineConfig.model_fields[setting].annotation is float else int
     with suppress(ValueError):  # a number that is wrong is then named as one
         return number(text)

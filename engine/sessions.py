@@ -174,11 +174,13 @@ class Sessions:
 
     def check_config(self, config: EngineConfig) -> EngineConfig:
         """`config`, resolved for the model; ConfigError where it, or its pool, is too large."""
-        from engine.kv_cache import KVCacheSpec  # imports torch, which is there with the model
+        # These import torch, which is there with the model.
+        from engine.kv_cache import KVCacheSpec
+        from engine.model_loader.dtypes import kv_cache_dtype
 
         model = self._model.get()
         resolved = config.resolve(model.max_model_len)
-        spec = KVCacheSpec.of(model, config.block_size)
+        spec = KVCacheSpec.of(model, config.block_size, kv_cache_dtype(model, config))
         check_pool(spec, config.num_gpu_blocks, model.model.device, POOL_SHARE)
         return resolved
 

@@ -16,7 +16,6 @@ from engine.api.commands import command_routes, describe_status
 from engine.api.errors import create_app
 from engine.api.event_stream import Tickets, log_routes
 from engine.api.protocol import NoBody
-from engine.async_llm import model_facts
 from engine.sessions import SHARED_KEY, Sessions
 
 
@@ -57,7 +56,7 @@ def session_routes(sessions: Sessions) -> APIRouter:
             answer |= {
                 "config": engine.config.model_dump(mode="json"),
                 "trace_id": engine.status.trace_id,
-                "model": model_facts(engine.model),
+                "model": engine.trace.header.model,
                 "engine": describe_status(engine.status),
             }
             notice = sessions.notice(key)

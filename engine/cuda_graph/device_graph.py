@@ -86,8 +86,9 @@ class DeviceGraph:
             with recorder:
                 self._run(model, kv_cache, recorder)
         torch.cuda.current_stream().wait_stream(stream)
-        # Attention's workspace: the graph's as long as there is the graph, whoever needs a larger.
-        self._workspace = workspace(1, kv_cache.layers[0])
+        # Attention's workspaces: the graph's as long as it is there, whoever needs larger ones.
+        weight = next(model.model.parameters())  # pages are widened to its dtype
+        self._workspaces = [workspace(1, like) for like in (kv_cache.layers[0], weight)]
         given = (self._input_ids, self._positions, self._inputs.logits_to_keep)
         found = classify(recorder.ops, given)
         return OperationList.of(

@@ -36,7 +36,7 @@ class LoadedModel:
     """A model ready to run, with the sizes that the engine needs of it."""
 
     name: str  # what the user named, "SmolLM2-135M-Instruct" for the default
-    model: PreTrainedModel  # eval mode, fp32, on its device, no gradients
+    model: PreTrainedModel  # eval mode, on its device, no gradients; loaded in fp32
     tokenizer: PreTrainedTokenizerBase
     eos_token_ids: tuple[int, ...]  # any of them ends a request; empty where the model has none
     max_model_len: int  # tokens, prompt and output together
@@ -246,7 +246,7 @@ def _describe(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerB
         hidden_size=config.hidden_size,
         vocab_size=config.vocab_size,
         longest_token=max(map(len, tokenizer.get_vocab())),
-        weight_bytes=_weight_bytes(model),
+        weight_bytes=weight_bytes(model),
     )
 
 
@@ -274,6 +274,6 @@ def _max_model_len(config: Any, tokenizer: PreTrainedTokenizerBase) -> int:
     return 2048
 
 
-def _weight_bytes(model: PreTrainedModel) -> int:
+def weight_bytes(model: PreTrainedModel) -> int:
     """Every parameter's bytes, those that share their memory (a tied embedding) once."""
     return sum({weight.data_ptr(): weight.nbytes for weight in model.parameters()}.values())

@@ -7,6 +7,7 @@ costs more than the arithmetic; longer chunks (prefills) get a call of their own
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass, field
 
@@ -55,8 +56,8 @@ class TorchPagedAttention:
         last and are zero in the result.
         """
         keys, values = cache.flatten(1, 2).unbind(0)
-        keys.index_copy_(0, self.slot_mapping, key.transpose(0, 1))
-        values.index_copy_(0, self.slot_mapping, value.transpose(0, 1))
+        keys.index_copy_(0, self.slot_mapping, key.transpose(0, 1).to(cache.dtype))
+        values.index_copy_(0, self.slot_mapping, value.transpose(0, 1).to(cache.dtype))
         rows = query.transpose(0, 1)
         sorted_out = len(self.decodes) == 1 and not self.prefills and self.num_tokens == len(rows)
         if sorted_out:
@@ -120,7 +121,7 @@ class DecodeGroup:
     def attend(self, cache: Tensor, query: Tensor, options: AttentionOptions) -> Tensor:
         """[requests, heads, dim] -> the same."""
         num_requests, num_heads, dim = query.shape
-        keys, values = gather(cache, self.pages, num_requests, self.padded_len)
+        keys, values = gather(cache, self.pages, num_requests, self.padded_len, query)
         num_kv_heads = keys.shape[1]
         mask = self.mask(options.sliding_window, query.dtype)
         # The query heads of a KV head stand in line as if they were that head's queries: each
@@ -171,7 +172,7 @@ class PrefillChunk:
 
     def attend(self, cache: Tensor, query: Tensor, options: AttentionOptions) -> Tensor:
         """[heads, rows, dim] -> [rows, heads, dim]."""
-        keys, values = gather(cache, self.pages, 1, self.seq_len)
+        keys, values = gather(cache, self.pages, 1, self.seq_len, query)
         window = options.sliding_window
         if window is not None and window >= self.seq_len:
             window = None
@@ -245,20 +246,23 @@ def explicit_attention(
 _local = threading.local()
 
 
-def gather(cache: Tensor, pages: Tensor, batch: int, length: int) -> tuple[Tensor, Tensor]:
+def gather(
+    cache: Tensor, pages: Tensor, batch: int, length: int, like: Tensor
+) -> tuple[Tensor, Tensor]:
     """The first `length` tokens in `pages` of each request, K and V as [batch, heads, length, dim].
 
-    They lie in a workspace that the next call overwrites. Fresh memory each time would be four
-    times slower: the system zeroes it page by page.
+    They have the dtype of `like` and lie in a workspace that the next call overwrites. Fresh memory
+    each time would be four times slower: the system zeroes it page by page.
     """
     tail = cache.shape[2:]  # block_size, kv_heads, dim
-    space = workspace(2 * pages.numel() * tail.numel(), cache).view(2, pages.numel(), *tail)
-    gathered = []
+    shape = (2, pages.numel(), *tail)
+    space = workspace(math.prod(shape), cache).view(shape)
     for part in range(2):
         torch.index_select(cache[part], 0, pages, out=space[part])
-        tokens = space[part].view(batch, -1, *tail[1:])[:, :length]
-        gathered.append(tokens.transpose(1, 2))
-    return gathered[0], gathered[1]
+    if like.dtype != cache.dtype:  # attention computes in the dtype of the queries
+        space = workspace(space.numel(), like).view(shape).copy_(space)
+    keys, values = space.view(2, batch, -1, *tail[1:])[:, :, :length].transpose(2, 3)
+    return keys, values
 
 
 def workspace(numel: int, like: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.config import ConfigError, EngineConfig
+from engine.cuda_graph import CAPTURE_SIZES
 from engine.serve_command import OPTIONS, ReadCommand, cautions, read_command, serve_command
 from engine.vllm_options import NAMES, ONE_VALUE, SEVERAL_VALUES, SHORT, SWITCHES
 
@@ -29,6 +30,8 @@ configs = st.builds(
     watermark=st.floats(0, 0.999),
     scheduler_reserve_full_isl=st.booleans(),
     enforce_eager=st.booleans(),
+    dtype=st.sampled_from(["float32", "bfloat16", "float16"]),
+    kv_cache_dtype=st.sampled_from(["auto", "bfloat16", "float16"]),
     seed=st.integers(0, 2**63 - 1),
 )
 
@@ -76,8 +79,22 @@ def test_the_command_names_what_vllm_would_do_otherwise() -> None:
     assert text == (
         "--block-size 16 --num-gpu-blocks-override 64 --max-model-len 1008 "
         "--max-num-batched-tokens 64 --max-num-seqs 8 --enable-prefix-caching "
-        "--enable-chunked-prefill --no-async-scheduling --generation-config vllm --dtype float32"
+        "--enable-chunked-prefill --dtype float32 --no-async-scheduling --generation-config vllm "
+        "--cudagraph-capture-sizes 1 2 4 8 "
+        "--compilation-config.cudagraph_mode FULL_DECODE_ONLY"
     )
+    assert "cudagraph" not in serve_command(EngineConfig(enforce_eager=True), MODEL)
+
+
+def test_the_sizes_in_the_command_are_those_that_are_captured() -> None:
+    sizes = " ".join(map(str, CAPTURE_SIZES))
+    assert f"--cudagraph-capture-sizes {sizes} \\\n" in serve_command(EngineConfig(), MODEL)
+
+
+def test_auto_is_named_as_what_it_is() -> None:
+    """vLLM's own `auto` takes 16 bits."""
+    for model in (MODEL, "tiny-random"):
+        assert "--dtype float32" in serve_command(EngineConfig(dtype="auto"), model)
 
 
 def test_defaults_that_are_left_out_are_vllms() -> None:
@@ -88,6 +105,7 @@ def test_defaults_that_are_left_out_are_vllms() -> None:
         "scheduling_policy": "fcfs",
         "watermark": 0.0,
         "scheduler_reserve_full_isl": True,
+        "kv_cache_dtype": "auto",
         "enforce_eager": False,
         "seed": 0,
     }
@@ -110,7 +128,13 @@ def test_defaults_that_are_left_out_are_vllms() -> None:
         ("vllm serve --scheduling-pol priority", {"scheduling_policy": "priority"}),
         ("python -m vllm.entrypoints.openai.api_server --watermark .25", {"watermark": 0.25}),
         (f"docker run --gpus all vllm/vllm-openai:v0.26.0 --model {MODEL} --seed 3", {"seed": 3}),
-        ("vllm serve --no-async-scheduling --dtype=float32 --generation-config vllm", {}),
+        ("vllm serve --no-async-scheduling --generation-config vllm", {}),
+        (
+            "vllm serve --dtype=half --kv_cache_dtype bfloat16",
+            {"dtype": "float16", "kv_cache_dtype": "bfloat16"},
+        ),
+        ("vllm serve -cc.cudagraph_mode=FULL_DECODE_ONLY", {}),
+        ("vllm serve --dtype float", {"dtype": "float32"}),
     ],
 )
 def test_commands_are_read_as_vllm_reads_them(text: str, settings: dict[str, Any]) -> None:
@@ -131,11 +155,15 @@ def test_commands_are_read_as_vllm_reads_them(text: str, settings: dict[str, Any
         ("vllm serve --port 80", "has no effect here: HOST= and PORT="),
         ("vllm serve --gpu-memory-utilization 0.9", "--num-gpu-blocks-override is the size"),
         ("vllm serve -tp 2", "one process on one device"),
-        ("vllm serve --dtype bfloat16", "has no effect here"),
+        ("vllm serve --dtype auto", "means float32 here"),
+        ("vllm serve --dtype int8", "dtype: must be 'auto', 'float32', 'bfloat16' or 'float16'"),
+        ("vllm serve --kv-cache-dtype fp8", "must be 'auto', 'float16' or 'bfloat16' (got 'fp8')"),
         ("vllm serve --async-scheduling", "has no effect here: a step is scheduled when"),
         ("vllm serve --trust_remote_code", "has no effect here"),
         ("vllm serve --compilation-config.mode 3", "has no effect here"),
         ("vllm serve -O3", "has no effect here"),
+        ("vllm serve -cc.mode=3", "has no effect here"),
+        ("vllm serve --cudagraph-capture-sizes 1 2", "has no effect here"),
         ("vllm serve --kv-transfer-config '{\"a\": 1}'", "has no effect here"),
         ("vllm serve --max-num-sequences 3", "0.26.0; did you mean --max-num-seqs?"),
         ("vllm serve --colour blue", "is not known here, nor is it an option of vLLM 0.26.0"),
@@ -193,8 +221,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 def test_cautions_say_what_vllm_refuses() -> None:
-    refused = EngineConfig(max_num_batched_tokens=4, max_num_seqs=8, block_size=12)
-    assert len(cautions(refused, "Qwen/Qwen3-0.6B")) == 2
+    assert "block_size 12" in cautions(EngineConfig(block_size=12), "Qwen/Qwen3-0.6B")[0]
     assert cautions(EngineConfig(), "Qwen/Qwen3-0.6B") == ()
     assert "tiny-random" in cautions(EngineConfig(), "tiny-random")[0]
     assert "4 bits" in cautions(EngineConfig(), MODEL)[0]

@@ -62,7 +62,7 @@ class Preset:
 
 
 # Presets sample greedily, and how a forward runs decides nothing of what they show.
-_NO_MATTER = ("seed", "enforce_eager")
+_NO_MATTER = ("seed", "enforce_eager", "dtype", "kv_cache_dtype")
 
 
 # Four full blocks of 16 tokens that every later request can hit: 67 tokens of SmolLM2's tokenizer,

@@ -63,7 +63,7 @@ def _left_out(found: ReadCommand) -> str:
     """What became of the parts of a command that are not in the form, as Markdown."""
     lines = []
     if found.remarks:
-        lines.append("Not taken over:")
+        lines.append("Not taken over, or otherwise than in vLLM:")
         lines.append("\n".join(f"- {code(r.written)}: {plain(r.text)}" for r in found.remarks))
     if found.kept:
         lines.append(f"Not named, so as the engine has it: {plain(', '.join(found.kept))}.")

@@ -79,9 +79,23 @@ def _about_engine(llm: AsyncLLM, key: str | None) -> None:
     notice = registry().notice(key) if key else None
     if notice:
         st.info(notice)
+    if rounding := _rounding(llm):
+        st.caption(rounding)
     if llm.failed is not None:
         st.error(sentence(llm.failed))
         st.button("Reset the engine", key="gb-reset-failed", on_click=_reset)
+
+
+def _rounding(llm: AsyncLLM) -> str:
+    """Return what a request's text may depend on; nothing where all is float32."""
+    facts = llm.trace.header.model
+    weights, cache = facts["dtype"], facts["kv_cache_dtype"]
+    if weights == cache == "float32":
+        return ""
+    return (
+        f":material/warning: This engine computes in {weights}, with keys and values in {cache}: a "
+        "request's text may change with the batch that it runs in, since rounding does."
+    )
 
 
 @guarded

@@ -26,9 +26,9 @@ def submissions(preset: Preset) -> list[Submission]:
     return compose(preset.draft)
 
 
-def events_of(preset: Preset, model: LoadedModel) -> list[dict[str, object]]:
+def events_of(preset: Preset, model: LoadedModel, **settings: str) -> list[dict[str, object]]:
     """Run the preset to its end and return the events as the page gets them."""
-    llm = AsyncLLM(model, EngineConfig.parse(preset.settings))
+    llm = AsyncLLM(model, EngineConfig.parse({**preset.settings, **settings}))
     try:
         llm.submit_many(submissions(preset))
         for _ in range(1_000):
@@ -44,9 +44,17 @@ def events_of(preset: Preset, model: LoadedModel) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.id)
 def test_what_is_promised_happens(preset: Preset, model: LoadedModel) -> None:
+    found = promised(preset, events_of(preset, model))
+    if preset.id == "shared-prefix":
+        hits = [event["facts"]["blocks"] for event in found]  # type: ignore[index]
+        assert len(hits) >= 3 and all(len(blocks) > 3 for blocks in hits)
+
+
+def promised(preset: Preset, events: list[dict[str, object]]) -> list[dict[str, object]]:
+    """The events that the preset promises: one at least."""
     found = [
         event
-        for event in events_of(preset, model)
+        for event in events
         if event["type"] == preset.promise.event
         and (
             preset.promise.reason is None
@@ -54,9 +62,13 @@ def test_what_is_promised_happens(preset: Preset, model: LoadedModel) -> None:
         )
     ]
     assert found, f"{preset.label} promises {preset.promise}"
-    if preset.id == "shared-prefix":
-        hits = [event["facts"]["blocks"] for event in found]  # type: ignore[index]
-        assert len(hits) >= 3 and all(len(blocks) > 3 for blocks in hits)
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.id)
+def test_what_is_promised_happens_in_16_bits_too(preset: Preset, dtype: str) -> None:
+    promised(preset, events_of(preset, load_model("tiny-random"), dtype=dtype))
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.id)

@@ -337,6 +337,11 @@ function memory(now) {
         bytes(written),
         "sum of num_bytes over this step's kv_written events",
       ),
+      measured(
+        "dtype of weights, KV",
+        `${now.model.dtype ?? "–"}, ${now.model.kv_cache_dtype ?? now.model.dtype ?? "–"}`,
+        "of the running model's parameters, and of its KV pool",
+      ),
       measured("device", now.model.device ?? "–", "where the loaded model runs"),
     ],
   };

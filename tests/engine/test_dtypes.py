@@ -1,0 +1,178 @@
+"""Weights and KV cache in 16 bits: close to fp32, half the bytes, made once and freed."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+import torch
+
+from engine.async_llm import AsyncLLM
+from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.events import Event, KVWritten, PagesRead, WeightsRead
+from engine.kv_cache import KVCache, KVCacheSpec
+from engine.model_loader import LoadedModel
+from engine.model_loader.dtypes import in_dtype, kv_cache_dtype
+from engine.module_timer import ModuleTimer
+from engine.sessions import Sessions
+from engine.trace import Trace
+from tests.engine.test_paged_attention import (
+    BLOCK_SIZE,
+    CPU,
+    LENGTHS,
+    NUM_BLOCKS,
+    PagedSequences,
+)
+from tests.engine.tiny_configs import plain_logits, tiny
+
+HALVES = ["bfloat16", "float16"]
+
+
+def paged_in(model: LoadedModel, config: EngineConfig) -> PagedSequences:
+    """Sequences over a pool of the dtype that these settings want, run by such a model."""
+    sequences = PagedSequences(in_dtype(model, config), LENGTHS)
+    spec = KVCacheSpec.of(sequences.model, BLOCK_SIZE, kv_cache_dtype(model, config))
+    sequences.cache = KVCache(spec, NUM_BLOCKS, CPU)
+    return sequences
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral", "gemma2", "qwen3", "gpt2"])
+@pytest.mark.parametrize(
+    ("dtype", "cache", "least", "most"),
+    [
+        ("bfloat16", "auto", 1e-3, 0.04),
+        ("float16", "auto", 1e-4, 0.005),
+        ("auto", "bfloat16", 1e-4, 0.01),
+        ("auto", "float16", 1e-5, 0.001),
+        ("bfloat16", "float16", 1e-3, 0.04),
+    ],
+)
+def test_logits_are_close_to_fp32_and_not_the_same(
+    name: str, dtype: str, cache: str, least: float, most: float
+) -> None:
+    model = tiny(name)
+    sequences = paged_in(model, EngineConfig.parse({"dtype": dtype, "kv_cache_dtype": cache}))
+    logits = torch.cat(sequences.run()).float()
+    wanted = torch.cat([plain_logits(model, tokens) for tokens in sequences.tokens])
+    error = float((logits - wanted).norm() / wanted.norm())
+    assert least < error < most
+
+
+@pytest.mark.parametrize("cache", HALVES)
+def test_a_cache_of_16_bits_is_one_of_fp32_that_holds_rounded_values(cache: str) -> None:
+    """Cast at the write and upcast at the read, and nothing else is rounded."""
+    model = tiny("llama")
+    config = EngineConfig.parse({"kv_cache_dtype": cache})
+    wide = PagedSequences(model, LENGTHS)
+    wide.cache.layers = tuple(Rounding.of(t, getattr(torch, cache)) for t in wide.cache.layers)
+    narrow = paged_in(model, config)
+    for one, other in zip(narrow.run(), wide.run(), strict=True):
+        assert torch.equal(one, other.as_subclass(torch.Tensor))
+
+
+class Rounding(torch.Tensor):
+    """A pool in fp32 whose slots take only what a narrower dtype can hold."""
+
+    narrow: torch.dtype
+
+    @classmethod
+    def of(cls, layer: torch.Tensor, narrow: torch.dtype) -> Rounding:
+        made = layer.as_subclass(cls)
+        cls.narrow = narrow
+        return made
+
+    def index_copy_(self, dim, index, source):  # type: ignore[no-untyped-def]
+        rounded = source.to(Rounding.narrow).to(self.dtype)
+        return self.as_subclass(torch.Tensor).index_copy_(dim, index, rounded)
+
+
+def test_auto_and_the_same_dtype_are_the_loaded_model() -> None:
+    model = tiny("llama")
+    for name in ("auto", "float32"):
+        assert in_dtype(model, EngineConfig.parse({"dtype": name})) is model
+    assert kv_cache_dtype(model, EngineConfig()) == torch.float32
+    assert kv_cache_dtype(model, EngineConfig(dtype="float16")) == torch.float16
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_weights_are_converted_once_and_freed_with_their_last_engine(dtype: str) -> None:
+    model, config = tiny("llama"), EngineConfig.parse({"dtype": dtype})
+    one, other = in_dtype(model, config), in_dtype(model, config)
+    assert one is other and one.model is not model.model
+    weak = weakref.ref(one.model)
+    del one, other
+    gc.collect()
+    assert weak() is None
+
+
+def test_a_conversion_leaves_ties_buffers_and_the_loaded_model_alone(
+    tiny_model: LoadedModel,
+) -> None:
+    ModuleTimer.of(tiny_model.model)  # has hooks on its modules
+    made = in_dtype(tiny_model, EngineConfig(dtype="bfloat16"))
+    assert {p.dtype for p in made.model.parameters()} == {torch.bfloat16}
+    assert made.model.lm_head.weight is made.model.model.embed_tokens.weight
+    assert {b.dtype for b in made.model.buffers()} == {torch.float32}
+    assert not any(module._forward_hooks for module in made.model.modules())
+    assert made.weight_bytes * 2 == tiny_model.weight_bytes
+    assert (made.name, made.tokenizer) == (tiny_model.name, tiny_model.tokenizer)
+    assert tiny_model.model.dtype == tiny_model.model.config.dtype == torch.float32
+    assert any(module._forward_hooks for module in tiny_model.model.modules())
+
+
+def test_weights_that_do_not_fit_are_refused(
+    tiny_model: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.model_loader.dtypes.free_bytes", lambda device: 300_000)
+    llm = AsyncLLM(tiny_model)
+    before = llm.trace
+    with pytest.raises(ConfigError, match="float16 needs 0.0 GB .* set it to auto") as caught:
+        llm.reset(EngineConfig(dtype="float16"))
+    assert caught.value.field == "dtype"
+    assert llm.trace is before
+    llm.thread.stop()
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_every_figure_of_the_log_is_of_the_dtype_that_runs(
+    tiny_model: LoadedModel, dtype: str
+) -> None:
+    logs = {}
+    llm = AsyncLLM(tiny_model)
+    for name in ("auto", dtype):
+        llm.reset(EngineConfig.parse({"dtype": name}))
+        llm.submit("Hello", SamplingParams(max_tokens=2, ignore_eos=True))
+        llm.step()
+        logs[name] = llm.trace
+    facts = {name: log.header.model for name, log in logs.items()}
+    assert (facts["auto"]["dtype"], facts["auto"]["kv_cache_dtype"]) == ("float32", "float32")
+    assert (facts[dtype]["dtype"], facts[dtype]["kv_cache_dtype"]) == (dtype, dtype)
+    for figure in ("weight_bytes", "kv_bytes_per_token"):
+        assert facts[dtype][figure] * 2 == facts["auto"][figure]
+    for kind in (WeightsRead, KVWritten, PagesRead):
+        whole, half = (bytes_of(kind, logs[name]) for name in ("auto", dtype))
+        assert whole and [2 * num_bytes for num_bytes in half] == whole
+    llm.thread.stop()
+
+
+def bytes_of(kind: type[WeightsRead | KVWritten | PagesRead], log: Trace) -> list[int]:
+    return [
+        r.facts.num_bytes for r in log.records if isinstance(r, Event) and isinstance(r.facts, kind)
+    ]
+
+
+def test_a_session_may_have_twice_the_blocks_of_half_the_bytes(
+    tiny_model: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block = KVCacheSpec.of(tiny_model, 16).bytes_per_block
+    monkeypatch.setattr("engine.memory.memory_bytes", lambda device: 4 * 64 * block)
+    sessions = Sessions(lambda report: tiny_model)
+    sessions.wait_for_model(10)
+    sessions.check_config(EngineConfig(num_gpu_blocks=128, kv_cache_dtype="bfloat16"))
+    sessions.check_config(EngineConfig(num_gpu_blocks=128, dtype="float16"))
+    with pytest.raises(ConfigError, match="num_gpu_blocks 128 needs"):
+        sessions.check_config(EngineConfig(num_gpu_blocks=128))
+    with pytest.raises(ConfigError, match="num_gpu_blocks 129 needs"):
+        sessions.check_config(EngineConfig(num_gpu_blocks=129, kv_cache_dtype="float16"))
+    sessions.close()
