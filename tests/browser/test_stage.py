@@ -908,13 +908,16 @@ def test_a_long_log_forgets_its_beginning_and_nothing_else(page: Page, recorded:
     assert json.loads(state) == recorded.trace.state()
 
 
-def test_the_page_has_no_fault_that_axe_finds(page: Page, recorded: Recorded) -> None:
+@pytest.mark.parametrize("selected", [{"component": "scheduler"}, {"request": "0_r0"}])
+def test_the_page_has_no_fault_that_axe_finds(
+    page: Page, drawn: Recorded, selected: dict[str, str]
+) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
-    show(page, recorded.text)
+    show(page, drawn.text)
     for theme in ("", "dark"):
         page.evaluate("name => (document.getElementById('app').className = `stApp ${name}`)", theme)
-        page.evaluate("window.stage.store.select({ component: 'scheduler' })")
+        page.evaluate("selected => window.stage.store.select(selected)", selected)
         page.wait_for_timeout(1200)
         found = Axe().run(page, context=".stApp").response["violations"]
         problems = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 from typing import Any
 
@@ -10,13 +11,14 @@ import streamlit as st
 from engine.async_llm import AsyncLLM, EngineError, RequestRefusedError
 from engine.config import ConfigError
 from views.page import state
-from views.page.drafts import ComposerError, compose, count
+from views.page.drafts import ComposerError, SamplingFields, compose, count
 from views.page.guard import guarded
 from views.page.presets import PRESETS, Preset, preset_by_id
 from views.page.settings_form import apply, named
 from views.page.tab_engine import find_engine
 from views.page.words import sentence
 
+SAMPLING = frozenset(field.name for field in dataclasses.fields(SamplingFields))
 _IDLE = "Send a prompt, then press Run, or Phase to go through one step piece by piece."
 _PRESSED_TWICE = "Pressed twice within a second, it was sent once: Requests has copies."
 _NEXT = {
@@ -215,7 +217,8 @@ def _send(settings: dict[str, Any]) -> None:
         state.say("error", f"{was_reset}{why}")
         return
     except (ComposerError, ConfigError, EngineError) as error:
-        state.say("error", f"{was_reset}{sentence(str(error))}")
+        where = "Sampling: " if getattr(error, "field", "") in SAMPLING else ""
+        state.say("error", f"{was_reset}{sentence(f'{where}{error}')}")
         return
     state.mark_sent(draft)
     number = sum(one.params.n for one in submissions)

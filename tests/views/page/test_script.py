@@ -113,6 +113,32 @@ def test_bad_sampling_is_named_and_loses_nothing(server: Server) -> None:
     assert server.llm.num_unfinished == 0
 
 
+def test_sequences_penalties_and_biases_reach_the_engine(server: Server) -> None:
+    page = open_page()
+    number(page, "composer", "n").set_value(3)
+    click(page, "gb-send")
+    assert "n: 3 sequences would all be the same" in words(page)
+    number(page, "composer", "temperature").set_value(0.7)
+    number(page, "composer", "min_p").set_value(0.05)
+    number(page, "composer", "repetition_penalty").set_value(1.5)
+    number(page, "composer", "presence_penalty").set_value(0.5)
+    number(page, "composer", "frequency_penalty").set_value(-0.5)
+    bias = page.text_input(key=key(page, "composer", "logit_bias"))
+    bias.set_value("5: -3, 300: 1")
+    click(page, "gb-send")
+    assert "Sampling: logit_bias: token id 300 is outside the vocabulary" in words(page)
+    assert server.llm.num_unfinished == 0
+    page.text_input(key=key(page, "composer", "logit_bias")).set_value("5: -3")
+    click(page, "gb-send")
+    assert "3 requests sent. Press Run" in words(page)
+    requests = server.llm.trace.state()["requests"]
+    assert list(requests) == ["0_r0", "1_r0", "2_r0"]
+    given = requests["2_r0"]["sampling"]
+    names = ("temperature", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
+    assert [given[name] for name in names] == [0.7, 0.05, 1.5, 0.5, -0.5]
+    assert given["logit_bias"] == {"5": -3.0}
+
+
 def test_of_several_requests_all_are_sent_or_none(server: Server) -> None:
     page = open_page()
     prompt(page).input("short\n" + "long " * 300)
