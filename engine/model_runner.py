@@ -394,7 +394,7 @@ class ModelRunner:
         )
 
     def _wanted_logits(self, logits: Tensor) -> Tensor:
-        """The rows of `_sampled`: all, unless requests were dropped since the forward."""
+        """The rows of `_sampled`: all, but for rows of prompts and of requests dropped since."""
         if len(self._sampled) == len(logits):
             return logits
         return logits[[item.logits_row for item in self._sampled]]

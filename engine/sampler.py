@@ -128,8 +128,13 @@ class MostProbable(NamedTuple):
 
 
 def most_probable(logits: Tensor, tokens: Sequence[int], count: int) -> MostProbable:
-    """The `count` most probable tokens of each row, and what `tokens` have themselves."""
+    """The `count` most probable tokens of each row, and what `tokens` have themselves.
+
+    Raises RuntimeError where logits are no numbers: nothing true could be said of such a choice.
+    """
     whole = logits.logsumexp(dim=-1, keepdim=True)
+    if not whole.isfinite().all():
+        raise RuntimeError("the model's logits are infinite or no numbers; try another dtype")
     own = logits.gather(1, column(tokens, logits)) - whole
     values, ids = logits.topk(min(count, logits.shape[-1]), dim=-1)
     pairs = zip(ids.tolist(), (values - whole).tolist(), strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -382,3 +383,14 @@ def test_logits_of_other_dtypes(dtype: torch.dtype) -> None:
     logits = random_logits(3).to(dtype)
     rows = [row(temperature=0.0), row(seed=3, top_p=0.9), row(seed=4, logprobs=2)]
     assert sample(logits, *rows) == sample(logits.float(), *rows)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_logits_that_are_no_numbers_are_refused(value: float, temperature: float) -> None:
+    logits = random_logits(2)
+    logits[1, 7] = value
+    with pytest.raises(RuntimeError, match="no numbers; try another dtype"):
+        sample(logits, row(), row(temperature=temperature))
+    logits[1, 7] = -math.inf  # a token that cannot come
+    assert len(sample(logits, row(), row(temperature=temperature))) == 2
