@@ -14,7 +14,7 @@ from lessons.__main__ import DOCUMENT, main
 from lessons.check import check_lesson, read_map
 from lessons.format import NumberQuestion
 from lessons.grading import grade, model_answer
-from lessons.loader import load_all
+from lessons.loader import load, load_all
 from lessons.play import Asked, Player
 from lessons.stage import StageError
 from lessons.variants import draw
@@ -196,3 +196,10 @@ def test_the_command_fails_where_a_lesson_does(
     assert f"{broken}:6: there is no field `minuts`" in said
     assert "FAILED tour small" in said
     assert main(["check", "--document", str(broken), str(false)]) == 2
+
+
+def test_the_example_of_how_to_write_one_holds(tmp_path: Path, llm: AsyncLLM) -> None:
+    readme = (DOCUMENT.parent / "lessons" / "README.md").read_text()
+    example = readme.split("```markdown\n")[1].split("```\n")[0]
+    lesson = load(write(tmp_path, example, "first-block"))
+    assert check_lesson(lesson, llm, NAMES, (1, 2)).problems == []

@@ -6,8 +6,10 @@ uses this tab's own engine, and says beforehand when that will be reset.
 
 from __future__ import annotations
 
+import logging
 import secrets
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypedDict
 
 import streamlit as st
@@ -21,9 +23,10 @@ from lessons.play import Player
 from lessons.probes import ProbeError
 from lessons.stage import StageError
 from views.page import documents, lesson_step
-from views.page.guard import guarded
+from views.page.guard import FAILED, guarded
 from views.page.words import plain, sentence
 
+_log = logging.getLogger("glassbox")
 _DESK = "gb-lessons-desk"
 _TROUBLES = (
     ConfigError,
@@ -82,10 +85,14 @@ def sidebar(llm: AsyncLLM | None, labels: dict[str, str]) -> LessonShown | None:
     if not now.is_open:
         return None
     with st.sidebar:
-        if now.player is None:
+        try:
+            if now.player is not None:
+                return _play(now, now.player, llm, labels)
             _catalogue()
-            return None
-        return _play(now, now.player, llm, labels)
+        except Exception:  # a lesson must not take the page with it, nor keep anybody in it
+            _log.exception("the lessons failed")
+            st.error(FAILED)
+    return None
 
 
 # -- the list -----------------------------------------------------------------------------------
@@ -111,11 +118,21 @@ def _load() -> tuple[list[Lesson], list[LessonError]]:
     found: list[Lesson] = []
     errors: list[LessonError] = []
     for path in lesson_files():
-        try:
-            found.append(load(path))
-        except LessonError as error:
-            errors.append(error)
+        read = _read(path, path.stat().st_mtime_ns)
+        if isinstance(read, Lesson):
+            found.append(read)
+        else:
+            errors.append(read)
     return found, errors
+
+
+@st.cache_resource(max_entries=200, show_spinner=False)
+def _read(path: Path, changed: int) -> Lesson | LessonError:
+    """Read a file again whenever it has changed."""
+    try:
+        return load(path)
+    except LessonError as error:
+        return error
 
 
 # -- a lesson -----------------------------------------------------------------------------------
@@ -126,7 +143,8 @@ def _play(
 ) -> LessonShown | None:
     _top(player.lesson.title, "Leave", _leave)
     place, steps = player.index + 1, len(player.lesson.steps)
-    st.progress(place / steps, text=f"Step {place} of {steps}")
+    variant = f" · variant {player.seed}" if player.lesson.variant else ""
+    st.progress(place / steps, text=f"Step {place} of {steps}{variant}")
     st.subheader(plain(player.step.title), anchor=False)
     if llm is None:
         st.info("Your engine is not ready yet. The lesson goes on when it is.")
@@ -137,8 +155,9 @@ def _play(
         return None
     try:
         lesson_step.draw(player, llm, labels)
+        shown = _shown(now, player)
         _navigation(player, llm)
-        return _shown(now, player)
+        return shown
     except _TROUBLES as error:
         now.trouble = sentence(str(error))
         _trouble(now, player)
