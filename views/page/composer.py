@@ -11,11 +11,11 @@ import streamlit as st
 from engine.async_llm import AsyncLLM, EngineError, RequestRefusedError
 from engine.config import ConfigError
 from views.page import state
-from views.page.drafts import ComposerError, SamplingFields, compose, count
+from views.page.drafts import ComposerError, Draft, SamplingFields, compose, count
 from views.page.guard import guarded
 from views.page.presets import PRESETS, Preset, preset_by_id
 from views.page.settings_form import apply, named
-from views.page.tab_engine import find_engine
+from views.page.tab_engine import Found, find_engine
 from views.page.words import sentence
 
 SAMPLING = frozenset(field.name for field in dataclasses.fields(SamplingFields))
@@ -191,54 +191,58 @@ def _take(preset_id: str) -> None:
 
 @guarded
 def _send(settings: dict[str, Any]) -> None:
+    draft, preset, sending = state.draft(), _preset(), state.sending()
     # Not the engine that the page was drawn with: that one may have been put to rest since.
     found = find_engine(state.session_key())
+    with sending.lock:
+        # The session's state is not touched in here: a second press may have ended this run.
+        if sending.is_done(draft, _log_of(found.llm)):
+            note = sending.note._replace(text=f"{sending.note.text} {_PRESSED_TWICE}")
+        else:
+            note = _hand_in(found, draft, preset, settings)
+            sending.finish(draft if note.kind == "sent" else None, _log_of(found.llm), note)
+    state.say(*note)
+    if note.kind == "sent":
+        state.mark_sent()
+
+
+def _log_of(llm: AsyncLLM | None) -> str:
+    return llm.status.trace_id if llm is not None else ""
+
+
+def _hand_in(
+    found: Found, draft: Draft, preset: Preset | None, settings: dict[str, Any]
+) -> state.Note:
+    """Hand the draft's requests to the tab's engine; return what is to be said of it."""
     llm = found.llm
     if llm is None:
-        why = found.trouble or "The engine is not ready yet"
-        state.say("error", f"{sentence(why)} Your text is still here.")
-        return
-    draft = state.draft()
-    if state.sent_just_now(draft):
-        _pressed_twice()
-        return
+        why = sentence(found.trouble or "The engine is not ready yet")
+        return state.Note("error", f"{why} Your text is still here.")
     was_reset = ""
     try:
         submissions = compose(draft)
         if settings:
             trouble = apply(llm, settings)
             if trouble:
-                state.say("error", trouble)
-                return
+                return state.Note("error", trouble)
             was_reset = f"Your engine was reset with {named(settings)}. "
         llm.submit_many(submissions)
     except RequestRefusedError as error:
         why = sentence(f"{error}. Shorten it, or change the engine's settings")
-        state.say("error", f"{was_reset}{why}")
-        return
+        return state.Note("error", f"{was_reset}{why}")
     except (ComposerError, ConfigError, EngineError) as error:
         where = "Sampling: " if getattr(error, "field", "") in SAMPLING else ""
-        state.say("error", f"{was_reset}{sentence(f'{where}{error}')}")
-        return
-    state.mark_sent(draft)
+        return state.Note("error", f"{was_reset}{sentence(f'{where}{error}')}")
     number = sum(one.params.n for one in submissions)
     what = "1 request" if number == 1 else f"{number} requests"
     # What is to be seen holds only for the preset as it is, in an engine that has nothing else.
-    watch = _what_to_watch(llm) if llm.num_unfinished <= number else ""
-    state.say("sent", f"{was_reset}{what} sent. {_NEXT[llm.mode]} {watch}".rstrip())
+    watch = _what_to_watch(llm, draft, preset) if llm.num_unfinished <= number else ""
+    return state.Note("sent", f"{was_reset}{what} sent. {_NEXT[llm.mode]} {watch}".rstrip())
 
 
-def _pressed_twice() -> None:
-    """Say so, once, behind what the first press led to."""
-    note = state.note()
-    if note is not None and not note.text.endswith(_PRESSED_TWICE):
-        state.say(note.kind, f"{note.text} {_PRESSED_TWICE}")
-
-
-def _what_to_watch(llm: AsyncLLM) -> str:
+def _what_to_watch(llm: AsyncLLM, draft: Draft, preset: Preset | None) -> str:
     """Return a preset's sentence where its requests and settings are those that were sent."""
-    preset = _preset()
-    if preset is None or preset.missing(llm.requested_config) or state.draft() != preset.draft:
+    if preset is None or preset.missing(llm.requested_config) or draft != preset.draft:
         return ""
     return preset.watch
 

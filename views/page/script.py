@@ -47,6 +47,7 @@ def main() -> None:
     composer(found.llm)
     model_status(found, key)
     workspace(page, state.last_sent(), lesson)
+    state.sending().page_is_drawn()
 
 
 def _name_document(llm: AsyncLLM | None, shown: Shown) -> None:

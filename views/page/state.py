@@ -11,6 +11,7 @@ whoever changes them from here (a preset, a reset) makes a new *generation* of f
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -27,7 +28,7 @@ _NOTE = "gb-note"
 _PRESET = "gb-preset"
 _KEEP = "gb-keep-settings"
 _SENT = "gb-sent"
-_SENT_DRAFT = "gb-sent-draft"
+_SENDING = "gb-sending"
 _FIELDS = "gb-fields"
 
 FIRST_PROMPT = "The capital of France is"
@@ -40,6 +41,37 @@ class Note(NamedTuple):
 
     kind: NoteKind
     text: str
+
+
+class Sending:
+    """One object for all presses of a tab's Send, which tells a double click from two sends.
+
+    The two presses of a double click run in two threads at once. Once the second has come, the
+    first one ends where it next touches the session's state: so what it did stands here.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()  # held while requests are handed in
+        self.note = Note("hint", "")  # what was said of the last ones
+        self._sent: tuple[Draft | None, str] = (None, "")  # and the log that it is in
+        self._shown_at: float | None = None  # on `_clock`
+
+    def is_done(self, draft: Draft, log: str) -> bool:
+        """Return whether this very draft is in this log, sent last and shown for no time yet."""
+        if (draft, log) != self._sent:
+            return False
+        return self._shown_at is None or _clock() - self._shown_at < DOUBLE_CLICK_SECONDS
+
+    def finish(self, draft: Draft | None, log: str, note: Note) -> None:
+        """Remember what was sent, if anything, and what is said of it."""
+        self._sent, self.note, self._shown_at = (draft, log), note, None
+
+    def page_is_drawn(self) -> None:
+        """Remember when the page first showed what was sent. A run that is cut short does not get
+        here, as the one after the first press of two.
+        """
+        if self._shown_at is None:
+            self._shown_at = _clock()
 
 
 class Fields:
@@ -111,18 +143,17 @@ def forget_note() -> None:
     st.session_state.pop(_NOTE, None)
 
 
-def mark_sent(draft: Draft) -> None:
-    """Remember what was sent and when, also for the workspace to show the engine that got it."""
+def mark_sent() -> None:
+    """Remember that something was sent, for the workspace to show the engine that got it."""
     st.session_state[_SENT] = max(int(time.time() * 1000), last_sent() + 1)
-    st.session_state[_SENT_DRAFT] = (draft, _clock())
 
 
-def sent_just_now(draft: Draft) -> bool:
-    """Return whether this very draft was sent a moment ago, as by the second press of a double
-    click: the page is drawn anew after the first, and then takes the second as one of its own.
-    """
-    sent, when = st.session_state.get(_SENT_DRAFT) or (None, 0.0)
-    return sent == draft and _clock() - when < DOUBLE_CLICK_SECONDS
+def sending() -> Sending:
+    """Return what this tab sends with."""
+    found = st.session_state.get(_SENDING)
+    if not isinstance(found, Sending):
+        found = st.session_state[_SENDING] = Sending()
+    return found
 
 
 def last_sent() -> int:

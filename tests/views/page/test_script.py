@@ -230,6 +230,24 @@ def test_a_double_click_sends_once_and_says_so(
     assert server.llm.num_unfinished == 3
 
 
+def test_a_second_press_while_the_first_is_still_answered_sends_nothing(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(state, "_clock", lambda: now)
+    page = open_page()
+    prompt(page).input("Hello")
+    with monkeypatch.context() as cut_short:
+        cut_short.setattr(state.Sending, "page_is_drawn", lambda self: None)
+        click(page, "gb-send")
+    now += 60
+    click(page, "gb-send")
+    assert server.llm.num_unfinished == 1 and "it was sent once" in words(page)
+    now += state.DOUBLE_CLICK_SECONDS
+    click(page, "gb-send")
+    assert server.llm.num_unfinished == 2
+
+
 def test_a_send_reaches_the_engine_that_came_after_a_rest(server: Server) -> None:
     server.llm.reset(EngineConfig(max_num_seqs=5))
     page, before = open_page(), server.llm
