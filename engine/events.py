@@ -486,7 +486,7 @@ class GraphCaptured(NamedTuple):
     folded: int  # on constants alone: computed once
     views: int  # nothing to run
     num_bytes: int  # of static buffers
-    eager_us: float  # a forward of this size, right after the capture
+    eager_us: float  # a forward of this size, the quicker of two right after the capture
     replay_us: float  # the same by replay
     first_layers: tuple[int, ...]  # -1 outside of the layers
     last_layers: tuple[int, ...]

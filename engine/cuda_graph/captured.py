@@ -41,7 +41,7 @@ class CapturedGraph(NamedTuple):
 
     graph: DecodeGraph
     capture_us: float  # recording, binding and the comparison with the eager forward
-    eager_us: float  # a forward of this size, measured right after the capture
+    eager_us: float  # a forward of this size, the quicker of two right after the capture
     replay_us: float
 
     def facts(self, shared: bool) -> GraphCaptured:

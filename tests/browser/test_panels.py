@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 import pytest
@@ -479,6 +480,35 @@ def test_graph_panel_shows_what_the_model_did(page: Page, tiny_model: LoadedMode
     assert page.locator(".gbp-tag").text_content() == "derived from the block table"
 
 
+def test_graph_panel_lists_what_a_replay_ran(page: Page, tiny_model: LoadedModel) -> None:
+    trace = model_trace(tiny_model)
+    captures, replays = events_of(trace, "graph_captured"), events_of(trace, "graph_replayed")
+    padded = next(e for e in replays if e.facts.num_tokens < e.facts.num_padded_tokens)
+    cursor = last_of_step(trace, padded.step)
+    capture = next(e.facts for e in captures if e.facts.size == padded.facts.num_padded_tokens)
+    data = models(page, trace, cursor)["graph"]
+    shown = data["graphs"]["shown"]
+    assert (shown["size"], shown["taken"]) == (capture.size, True)
+    listed = sum(
+        len(row["operations"]) * (block["last"] - block["first"] + 1)
+        for block in shown["blocks"]
+        for row in block["rows"]
+    )
+    assert listed == capture.replayed == data["replay"]["operations"]
+    so_far = [e for e in replays if e.seq <= cursor and e.facts.num_padded_tokens == capture.size]
+    assert shown["runs"] == len(so_far)
+    assert shown["medianUs"] == pytest.approx(median(e.duration_us for e in so_far), abs=0.1)
+    show(page, "graph", trace, cursor)
+    assert f"the graph of {capture.size} taken" in page.locator(".gbp-dispatch").inner_text()
+    table = page.locator(".gbp-graphs tbody tr")
+    assert table.count() == len({e.facts.size for e in captures if e.seq <= cursor})
+    assert f"{capture.size}, taken now" in page.locator(".gbp-graphs .is-taken").inner_text()
+    page.locator(".gbp-oplist summary").click()
+    blocks = page.locator(".gbp-opblock")
+    assert blocks.count() == 3 and "paged_attention" in blocks.nth(1).inner_text()
+    assert f"Layers 0 to {tiny_model.num_layers - 1}" in blocks.nth(1).inner_text()
+
+
 def test_text_is_shown_as_it_came_and_never_as_markup(page: Page, tiny_model: LoadedModel) -> None:
     trace = model_trace(tiny_model)
     show(page, "lifecycle", trace)
@@ -671,6 +701,8 @@ EFFECTS = {
     "batch_scheduled": Effect(set(), {"graph.history", "graph.nothingRan"}),
     "inputs_prepared": Effect({"graph.batch"}),
     "step_dispatched": Effect({"graph.dispatch"}, {"graph.history"}),
+    "graph_captured": Effect({"graph.captured"}),
+    "graph_replayed": Effect({"graph.replay", "graph.graphs"}),
     "forward_run": Effect({"graph.forward"}),
     "modules_timed": Effect({"graph.modules"}),
     "pages_read": Effect({"graph.pages"}),
@@ -704,7 +736,14 @@ SAID_OF_STEP = {
         "blocks_uncached",
         "blocks_freed",
     },
-    "graph": {"step_dispatched", "forward_run", "modules_timed", "pages_read"},
+    "graph": {
+        "step_dispatched",
+        "graph_captured",
+        "graph_replayed",
+        "forward_run",
+        "modules_timed",
+        "pages_read",
+    },
 }
 TRACES_OF_EVENTS = (
     "06-prefix-hits",

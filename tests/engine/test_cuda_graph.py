@@ -6,6 +6,7 @@ import gc
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -94,6 +95,14 @@ class ComparingRunner(ModelRunner):
         self.compared += 1
 
 
+def comparing(model: LoadedModel, **config: Any) -> Any:
+    """An engine that does so."""
+    engine: Any = Engine(model, block_size=4, **config)
+    runner = ComparingRunner(model, engine.core.config, engine.trace)
+    engine.runner = engine.core.runner = runner
+    return engine
+
+
 # --- a replay is the forward -------------------------------------------------------------------
 
 
@@ -101,11 +110,7 @@ class ComparingRunner(ModelRunner):
 def test_replays_equal_the_padded_forward_while_blocks_are_evicted(name: str) -> None:
     """Every step of a run in a small pool: new inputs, padding, blocks that were others'."""
     model, rng = tiny(name), random.Random(3)
-    settings = EngineConfig.parse(
-        {"block_size": 4, "num_gpu_blocks": 22, "max_num_batched_tokens": 40}
-    ).resolve(model.max_model_len)
-    engine = Engine(model, block_size=4, num_gpu_blocks=22, max_num_batched_tokens=40)
-    engine.runner = engine.core.runner = ComparingRunner(model, settings, engine.trace)
+    engine = comparing(model, num_gpu_blocks=22, max_num_batched_tokens=40)
     for i in range(9):
         engine.add(f"r{i}", random_prompt(rng, rng.randrange(3, 20)), max_tokens=8)
     outputs = engine.run()
@@ -119,6 +124,17 @@ def test_replays_equal_the_padded_forward_while_blocks_are_evicted(name: str) ->
     assert engine.runner.compared == len(engine.facts(GraphReplayed)) > 8
     for key, request in engine.requests.items():
         assert outputs[key] == plain_greedy(model, request.all_token_ids[:-8], 8)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_replays_equal_the_padded_forward_in_other_dtypes(dtype: torch.dtype) -> None:
+    """A model of another dtype is another model, with graphs of its own."""
+    engine = comparing(fresh_llama(dtype))
+    for i in range(3):
+        engine.add(f"r{i}", [5 + i, 6, 7], max_tokens=6)
+    engine.run()
+    assert engine.runner.compared == 5
+    assert engine.runner.kv_cache.layers[0].dtype is dtype
 
 
 def test_engines_with_other_pools_share_a_list() -> None:
@@ -296,12 +312,10 @@ def test_what_lies_in_block_0_matters_to_nobody() -> None:
 # --- what cannot be captured --------------------------------------------------------------------
 
 
-def fresh_llama() -> LoadedModel:
+def fresh_llama(dtype: torch.dtype = torch.float32) -> LoadedModel:
     """A model that nobody has captured anything of."""
-    from copy import deepcopy
-
     model = tiny("llama")
-    return replace(model, model=deepcopy(model.model))
+    return replace(model, model=deepcopy(model.model).to(dtype))
 
 
 class Peeking(nn.Module):
@@ -468,8 +482,6 @@ def test_buffers_that_live_together_never_overlap(seed: int) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["llama", "gemma2"])
 def test_cuda_graphs_give_the_same_text_as_the_cpu(name: str) -> None:
-    from copy import deepcopy
-
     cpu = tiny(name)
     model = replace(cpu, model=deepcopy(cpu.model).cuda())
     engines = [decoding(model, 3, max_tokens=9, num_gpu_blocks=n) for n in (30, 40)]

@@ -273,6 +273,14 @@ function graphs(now) {
     return { line: why ? `eager: ${why}` : "eager", short: "eager", rows };
   }
   const pad = padded - tokens;
+  const replay = now.all("graph_replayed").at(-1);
+  rows.push(
+    measured(
+      "operations replayed",
+      replay ? count(replay.facts.operations) : NOT_YET,
+      "graph_replayed",
+    ),
+  );
   return {
     line: pad > 0 ? `replay ${padded} = ${tokens} + ${pad} pad` : `replay ${padded}`,
     short: `replay ${padded}`,

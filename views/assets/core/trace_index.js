@@ -96,6 +96,8 @@ export class TraceIndex {
      * @type {{i: number, start: number, end: number, before: number}[]} phases of steps, in order
      */
     this.phases = [];
+    /** @type {Map<number, {i: number, us: number}[]>} replays of each size of graph */
+    this.replays = new Map();
     /** @type {{i: number, mode: string}[]} */
     this.modes = [{ i: -1, mode: store.header?.state?.engine?.mode ?? "paused" }];
     registerRequests([], this.traceId !== lastTraceId);
@@ -282,13 +284,13 @@ const BLOCK_EVENTS = new Set([
 ]);
 
 /**
- * @template K
- * @param {Map<K, number[]>} lists @param {K} key @param {number} i
+ * @template K, V
+ * @param {Map<K, V[]>} lists @param {K} key @param {V} value
  */
-function push(lists, key, i) {
+function push(lists, key, value) {
   const list = lists.get(key);
-  if (list) list.push(i);
-  else lists.set(key, [i]);
+  if (list) list.push(value);
+  else lists.set(key, [value]);
 }
 
 /** @param {Row} row @param {EventRecord} event @param {number} i @param {Status} status */
@@ -313,6 +315,9 @@ function takeBack(index, row, event, i) {
 
 /** @type {Record<string, (index: TraceIndex, event: EventRecord, i: number) => void>} */
 const TAKE = {
+  graph_replayed(index, event, i) {
+    push(index.replays, event.facts.num_padded_tokens, { i, us: event.duration_us ?? 0 });
+  },
   forward_run(index, event, i) {
     const step = index.step(event.step);
     step.ran = Math.min(step.ran, i);

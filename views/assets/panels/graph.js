@@ -4,6 +4,7 @@ import { el, setText } from "../page/dom.js";
 import { micros, plural } from "../words/format.js";
 import { momentKey } from "./cursor.js";
 import { BatchStrip } from "./graph_batch.js";
+import { CapturedGraphs } from "./graph_captured.js";
 import { dispatchParts } from "./graph_dispatch.js";
 import { headsParts } from "./graph_heads.js";
 import { HistoryStrip } from "./graph_history.js";
@@ -24,6 +25,7 @@ class GraphPanel {
     this.strip = new BatchStrip(store, this.element);
     this.history = new HistoryStrip(store, this.element);
     this.dispatch = el("div");
+    this.graphs = new CapturedGraphs();
     this.times = el("div", { class: "gbp-where" });
     this.pages = el("div");
     this.heads = el("div");
@@ -51,6 +53,7 @@ class GraphPanel {
         section("Where the forward's time went", "clocks", this.times),
       ),
       this.batch,
+      section("Captured graphs", "captured", this.graphs.element),
       el(
         "div",
         { class: "gbp-columns gbp-mid" },
@@ -84,6 +87,7 @@ class GraphPanel {
     this.sentence.update();
     this.dispatch.replaceChildren(...dispatchParts(data));
     this.times.replaceChildren(...timesParts(data));
+    this.graphs.draw(data);
     const none = data.nothingRan
       ? "No batch was laid out in this step."
       : "No batch has been laid out in this step so far.";

@@ -2,7 +2,7 @@
 /** How the step's batch was dispatched, and why. */
 import { el } from "../page/dom.js";
 import { truth } from "../page/truth.js";
-import { capital, count, plural } from "../words/format.js";
+import { capital, count, micros, plural } from "../words/format.js";
 
 /** @import { Model } from "./graph_model.js" */
 
@@ -36,12 +36,43 @@ export function dispatchParts(data) {
     ),
     el("p", { class: "gbp-because" }, whyWords(dispatch.why)),
     batchWords(dispatch),
+    ...graphWords(data),
   ];
   const elsewhere = dispatch.eager ? IN_VLLM[dispatch.code] : undefined;
   if (elsewhere) {
     parts.push(el("p", { class: "gbp-more" }, truth("illustrative", VLLM_HOW, elsewhere), "."));
   }
   return parts;
+}
+
+/** What was asked for, what was taken, and what came of it. @param {Model} data */
+function graphWords({ dispatch, replay, captured }) {
+  if (!dispatch || dispatch.eager) return [];
+  const { tokens, padding } = dispatch;
+  const words = [
+    truth("measured", "step_dispatched", `${plural(tokens, "row")} asked for`),
+    ", ",
+    truth("measured", "step_dispatched", `the graph of ${tokens + padding} taken`),
+    padding > 0 ? ": what fills it up writes to block 0, and nobody reads its result." : ".",
+  ];
+  const parts = [el("p", { class: "gbp-more" }, ...words)];
+  if (captured) parts.push(el("p", { class: "gbp-more" }, capturedWords(captured), "."));
+  if (replay) {
+    const operations = plural(replay.operations, "operation");
+    const time = replay.us === undefined ? "" : ` in ${micros(replay.us)}`;
+    const what = truth("measured", "graph_replayed", `${operations}${time}`);
+    parts.push(el("p", { class: "gbp-more" }, "Replayed: ", what, "."));
+  }
+  return parts;
+}
+
+/** @param {NonNullable<Model["captured"]>} captured */
+function capturedWords({ size, shared, us }) {
+  const time = us === undefined ? "" : ` in ${micros(us)}`;
+  const text = shared
+    ? `The graph of ${size} was there already: engines of one model share them`
+    : `The graph of ${size} was captured in this step${time}`;
+  return truth("measured", "graph_captured", text);
 }
 
 /** @param {string} why */

@@ -6,7 +6,7 @@
  * event says.
  */
 import { STEP_PHASES } from "../core/records.js";
-import { traceIndex } from "../core/trace_index.js";
+import { atOrBefore, traceIndex } from "../core/trace_index.js";
 import { graphParts } from "../words/graph.js";
 import { reasonPhrase } from "../words/reasons.js";
 import { atCursor, sentenceOf, shownRequest } from "./cursor.js";
@@ -30,6 +30,10 @@ export function model(store) {
     dispatch: dispatchOf(one("step_dispatched"), one("batch_scheduled")),
     /** The step is over and gave nobody a token. */
     nothingRan: one("batch_scheduled")?.facts.num_requests === 0,
+    replay: replayOf(one("graph_replayed")),
+    captured: capturedOf(one("graph_captured")),
+    graphs: graphsOf(store, index, one("step_dispatched")),
+    enforceEager: config.enforce_eager === true,
     forward: forwardOf(one("forward_run")),
     modules: modulesOf(one("modules_timed")),
     phases: phasesOf(index, step, store.cursor),
@@ -51,6 +55,11 @@ export function sentence(store) {
  * @typedef {{id: string, first: number, end: number, seqLen: number, sampled: number|null}}
  *   BatchRequest its rows, `first` to before `end`
  * @typedef {{kind: string, calls: number, us: number}} ModuleTime
+ * @typedef {{first: number, last: number, rows: {kind: string, operations: string[]}[]}}
+ *   OperationBlock operations of each of the layers `first` to `last`; -1 outside of them
+ * @typedef {{size: number, taken: boolean, recorded: number, replayed: number, folded: number,
+ *   views: number, bytes: number, eagerUs: number, replayUs: number, blocks: OperationBlock[],
+ *   runs: number, medianUs: number}} CapturedSize
  * @typedef {{request: string, blocks: number[], num_tokens: number, num_bytes: number,
  *   seq: number}} PagesRead
  */
@@ -70,6 +79,69 @@ function dispatchOf(event, batch) {
     decode: batch?.facts.decode_tokens ?? 0,
     requests: batch?.facts.num_requests ?? 0,
   };
+}
+
+/** @param {EventRecord | undefined} event */
+function replayOf(event) {
+  if (!event) return null;
+  return { operations: event.facts.operations, us: event.duration_us };
+}
+
+/** What this step captured, or used for the first time. @param {EventRecord | undefined} event */
+function capturedOf(event) {
+  if (!event) return null;
+  return { size: event.facts.size, shared: event.facts.shared, us: event.duration_us };
+}
+
+/**
+ * The graphs that this engine has, and the one whose operations are listed.
+ * @param {Store} store @param {TraceIndex} index @param {EventRecord | undefined} dispatch
+ */
+function graphsOf(store, index, dispatch) {
+  const taken =
+    dispatch && dispatch.facts.mode !== "NONE" ? dispatch.facts.num_padded_tokens : null;
+  /** @type {CapturedSize[]} */
+  const sizes = Object.values(store.state?.graphs ?? {})
+    .map((record) => ({
+      size: record.size,
+      taken: record.size === taken,
+      recorded: record.recorded,
+      replayed: record.replayed,
+      folded: record.folded,
+      views: record.views,
+      bytes: record.num_bytes,
+      eagerUs: record.eager_us,
+      replayUs: record.replay_us,
+      blocks: operationBlocks(record),
+      ...replaysSoFar(index, record.size, store.cursor),
+    }))
+    .sort((a, b) => a.size - b.size);
+  const shown = sizes.find((item) => item.taken) ?? sizes[sizes.length - 1] ?? null;
+  return { sizes, shown };
+}
+
+/** @param {any} record @returns {OperationBlock[]} */
+function operationBlocks(record) {
+  /** @type {OperationBlock[]} */
+  const blocks = [];
+  record.kinds.forEach((/** @type {string} */ kind, /** @type {number} */ i) => {
+    const [first, last] = [record.first_layers[i], record.last_layers[i]];
+    const row = { kind, operations: record.operations[i].split(" ") };
+    const block = blocks[blocks.length - 1];
+    if (block && block.first === first && block.last === last) block.rows.push(row);
+    else blocks.push({ first, last, rows: [row] });
+  });
+  return blocks;
+}
+
+/** @param {TraceIndex} index @param {number} size @param {number} cursor */
+function replaysSoFar(index, size, cursor) {
+  const all = index.replays.get(size) ?? [];
+  const past = all.slice(0, atOrBefore(all.length, (k) => all[k].i, cursor) + 1);
+  const times = past.map((item) => item.us).sort((a, b) => a - b);
+  const middle = times.length >> 1;
+  const median = times.length % 2 ? times[middle] : (times[middle - 1] + times[middle]) / 2;
+  return { runs: past.length, medianUs: past.length ? median : 0 };
 }
 
 /** @param {EventRecord | undefined} event */

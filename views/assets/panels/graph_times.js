@@ -27,6 +27,13 @@ function kindColour(kind) {
   return `color-mix(in srgb, var(${name}) ${share}%, var(--gb-panel))`;
 }
 
+/** The mark of a kind of module. @param {string} kind */
+export function kindMark(kind) {
+  const mark = el("i", { class: "gbp-mark", "aria-hidden": "true" });
+  mark.style.background = kindColour(kind);
+  return mark;
+}
+
 /** @param {Model} data @returns {HTMLElement[]} */
 export function timesParts(data) {
   const { device } = data;
@@ -84,13 +91,11 @@ function segment(item, sum) {
  * @param {string} where
  */
 function kindItem(item, sum, where) {
-  const mark = el("i", { class: "gbp-mark", "aria-hidden": "true" });
-  mark.style.background = kindColour(item.kind);
   const calls = item.calls ? plural(item.calls, "call") : "";
   return el(
     "li",
     {},
-    mark,
+    kindMark(item.kind),
     el("span", { text: item.kind }),
     truth("measured", `modules_timed, ${where}`, micros(item.us)),
     el(

@@ -12,17 +12,17 @@ import { because, colon } from "./reasons.js";
  * @param {string} opening @param {EventRecord[]} events @param {Context} context @returns {Part[]}
  */
 export function graphParts(opening, events, context) {
-  const dispatch = of(events, "step_dispatched")[0];
+  const dispatch = of(events, "step_dispatched").at(-1);
   if (!dispatch) return notDispatched(opening, events, context);
   const f = dispatch.facts;
   const padding = f.num_padded_tokens - f.num_tokens;
   const how =
     f.mode === "NONE"
       ? `${opening} ran eagerly${colon(dispatch.reason)}`
-      : `${opening} replayed the ${f.mode} graph of ${plural(f.num_padded_tokens, "token")}` +
+      : `${opening} took the ${f.mode} graph of ${plural(f.num_padded_tokens, "row")}` +
         `${padding > 0 ? `, ${padding} of them padding` : ""}${because(dispatch.reason)}`;
   /** @type {Part[]} */
-  const parts = [{ text: how, seqs: [dispatch.seq] }];
+  const parts = [{ text: how, seqs: [dispatch.seq] }, ...graphInWords(events)];
   parts.push(...timesInWords(events, context), { text: ".", seqs: [] }, ...pagesInWords(events));
   return parts;
 }
@@ -45,6 +45,24 @@ function notDispatched(opening, events, context) {
     return [{ text: `${opening} gave no tokens, so nothing ran.`, seqs: [batch.seq] }];
   if (batch) return [{ text: `${opening} ran no forward of a model.`, seqs: [batch.seq] }];
   return [{ text: `${opening} has no batch yet.`, seqs: [] }];
+}
+
+/** @param {EventRecord[]} events @returns {Part[]} */
+function graphInWords(events) {
+  /** @type {Part[]} */
+  const parts = [];
+  const captured = of(events, "graph_captured")[0];
+  if (captured) {
+    const { duration_us: us, facts, seq } = captured;
+    const own = us === undefined ? ", captured just then" : `, captured just then in ${micros(us)}`;
+    parts.push({ text: facts.shared ? ", captured before" : own, seqs: [seq], truth: "measured" });
+  }
+  const replayed = of(events, "graph_replayed")[0];
+  if (replayed) {
+    const operations = plural(replayed.facts.operations, "operation");
+    parts.push({ text: `, and replayed ${operations}`, seqs: [replayed.seq], truth: "measured" });
+  }
+  return parts;
 }
 
 /** @param {EventRecord[]} events @param {Context} context @returns {Part[]} */
