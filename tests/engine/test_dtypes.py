@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import weakref
+from typing import Any
 
 import pytest
 import torch
 
-from engine.async_llm import AsyncLLM
+from engine.async_llm import AsyncLLM, Submission
 from engine.config import ConfigError, EngineConfig, SamplingParams
-from engine.events import Event, KVWritten, PagesRead, WeightsRead
+from engine.events import Event, GraphReplayed, KVWritten, PagesRead, WeightsRead
 from engine.kv_cache import KVCache, KVCacheSpec
 from engine.model_loader import LoadedModel
 from engine.model_loader.dtypes import in_dtype, kv_cache_dtype
@@ -151,15 +152,14 @@ def test_every_figure_of_the_log_is_of_the_dtype_that_runs(
     for figure in ("weight_bytes", "kv_bytes_per_token"):
         assert facts[dtype][figure] * 2 == facts["auto"][figure]
     for kind in (WeightsRead, KVWritten, PagesRead):
-        whole, half = (bytes_of(kind, logs[name]) for name in ("auto", dtype))
-        assert whole and [2 * num_bytes for num_bytes in half] == whole
+        whole, half = (facts_of(kind, logs[name]) for name in ("auto", dtype))
+        assert whole and [f.num_bytes for f in whole] == [2 * f.num_bytes for f in half]
     llm.thread.stop()
 
 
-def bytes_of(kind: type[WeightsRead | KVWritten | PagesRead], log: Trace) -> list[int]:
-    return [
-        r.facts.num_bytes for r in log.records if isinstance(r, Event) and isinstance(r.facts, kind)
-    ]
+def facts_of(kind: type[Any], log: Trace) -> list[Any]:
+    events = (record for record in log.records if isinstance(record, Event))
+    return [event.facts for event in events if isinstance(event.facts, kind)]
 
 
 def test_a_session_may_have_twice_the_blocks_of_half_the_bytes(
@@ -176,3 +176,27 @@ def test_a_session_may_have_twice_the_blocks_of_half_the_bytes(
     with pytest.raises(ConfigError, match="num_gpu_blocks 129 needs"):
         sessions.check_config(EngineConfig(num_gpu_blocks=129, kv_cache_dtype="float16"))
     sessions.close()
+
+
+def test_captured_graphs_serve_pools_of_every_dtype(tiny_model: LoadedModel) -> None:
+    """One recorded list of a model, over pools of its own dtype and of others."""
+    for dtype in ("auto", *HALVES):
+        for cache in ("auto", *HALVES):
+            precision = {"dtype": dtype, "kv_cache_dtype": cache}
+            eager, none = tokens_of(tiny_model, {**precision, "enforce_eager": True})
+            replayed, some = tokens_of(tiny_model, precision)
+            assert (replayed, none) == (eager, 0), precision
+            assert some > 0, precision
+
+
+def tokens_of(model: LoadedModel, settings: dict[str, Any]) -> tuple[list[list[int]], int]:
+    """Greedy tokens of three requests, and how often a graph was replayed for them."""
+    llm = AsyncLLM(model, EngineConfig.parse(settings))
+    params = SamplingParams(temperature=0.0, max_tokens=8, ignore_eos=True)
+    streams = llm.submit_many([Submission(text, params) for text in ("one", "two two", "three")])
+    while llm.status.has_work:
+        llm.step()
+    tokens = [[t for output in stream for t in output.token_ids] for stream in streams]
+    replays = facts_of(GraphReplayed, llm.trace)
+    llm.thread.stop()
+    return tokens, len(replays)
