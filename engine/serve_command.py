@@ -88,6 +88,7 @@ _AUTO = f"means {_LOADED_DTYPE} here; vLLM's takes a dtype of 16 bits, by the mo
 _BY_NAME = {option.name: option for option in OPTIONS}
 # vLLM takes 1k for 1,000 and 1K for 1,024 in these two, and in none of our others.
 _WITH_SUFFIX = ("max_model_len", "max_num_batched_tokens")
+_HUMAN = re.compile(r"(\d{1,18})(\.\d{1,18})?([kKmMgGtT])")
 _DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _API_SERVER = "vllm.entrypoints.openai.api_server"  # run by `python -m`, as of old
@@ -268,7 +269,9 @@ def _whole_name(written: str) -> tuple[str, bool]:
         return SHORT[written], False
     if re.match(r"-O\w*$", written):
         return "optimization-level", False
-    name = written.lstrip("-").replace("_", "-")
+    if not written.startswith("--"):
+        return written, False
+    name = written[2:].replace("_", "-")
     twins = {f"no-{switch}": switch for switch in SWITCHES}
     if name in NAMES:
         return name, False
@@ -335,7 +338,7 @@ def _value(setting: str, text: str) -> Any:
     """vLLM's way of writing it as ours."""
     if setting == "max_model_len" and text.lower() in ("auto", "-1"):
         return None
-    if setting in _WITH_SUFFIX and (found := re.fullmatch(r"(\d+)(\.\d+)?([kKmMgGtT])", text)):
+    if setting in _WITH_SUFFIX and (found := _HUMAN.fullmatch(text)):
         whole, fraction, suffix = found.groups()
         if suffix in _DECIMAL:
             return int(float(whole + (fraction or "")) * _DECIMAL[suffix])

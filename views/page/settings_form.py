@@ -100,16 +100,19 @@ def _field(shown: Fields, setting: Setting) -> None:
     first, key = shown.first[setting.name], shown.key(setting.name)
     match setting.kind:
         case "switch":
-            st.checkbox(label, first, key=key)
+            st.checkbox(label, first, key=key, help=setting.help)
         case "choice":
-            st.selectbox(label, setting.choices, setting.choices.index(first), key=key)
+            choices = setting.choices
+            st.selectbox(label, choices, choices.index(first), key=key, help=setting.help)
         case "whole":
             placeholder = "as many as fit" if setting.optional else None
             st.number_input(
                 label, value=first, step=1, key=key, placeholder=placeholder, help=setting.help
             )
         case "number":
-            st.number_input(label, value=first, step=0.05, format="%.2f", key=key)
+            st.number_input(
+                label, value=first, step=0.05, format="%.2f", key=key, help=setting.help
+            )
 
 
 def _shown(value: Any) -> str:

@@ -93,7 +93,7 @@ def _rounding(llm: AsyncLLM) -> str:
     if weights == cache == "float32":
         return ""
     return (
-        f":material/warning: This engine computes in {weights}, with keys and values in {cache}: a "
+        f":material/warning: Your engine computes in {weights}, with keys and values in {cache}: a "
         "request's text may change with the batch that it runs in, since rounding does."
     )
 
