@@ -62,13 +62,14 @@ def request(draw: st.DrawFn, index: int, max_model_len: int) -> dict[str, Any]:
     """A request whose prompt often begins as others do."""
     shared = list(range(100, 100 + draw(st.sampled_from([0, 4, 8, 17]))))
     own = [7 * index + n for n in range(draw(st.integers(1, 12)))]
+    max_tokens = draw(st.integers(1, 14))
     spec: dict[str, Any] = {
         "id": f"r{index}",
         "arrival_step": draw(st.integers(0, 10)),
         "prompt_token_ids": (shared + own)[: max_model_len - 1],
-        "max_tokens": draw(st.integers(1, 14)),
+        "max_tokens": max_tokens,
         "priority": draw(st.integers(0, 2)),
-        "min_tokens": draw(st.sampled_from([0, 0, 3])),
+        "min_tokens": min(max_tokens, draw(st.sampled_from([0, 0, 3]))),
     }
     if draw(st.booleans()):
         spec["eos_at"] = draw(st.integers(1, 6))
