@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -397,6 +398,52 @@ def test_by_hand_a_step_that_ends_in_time_logs_the_line(make: Make) -> None:
     assert engine.trace.state() == engine.thread.call(engine.core.state)
 
 
+def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.005)
+
+
+def let_pass(engine: AsyncLLM, seconds: float) -> None:
+    engine.trace._t0 -= seconds
+
+
+def test_a_rest_is_no_part_of_the_interval(make: Make) -> None:
+    engine = make()
+    let_pass(engine, 1000)
+    engine.submit([1, 2, 3], greedy(3))
+    engine.step()
+    assert not lines(engine)
+    let_pass(engine, 12)
+    engine.step()
+    first = lines(engine)[-1]
+    assert 12 <= first.seconds < 100
+    assert first.generation_throughput == pytest.approx(2 / first.seconds, abs=0.001)
+    finish(engine)  # a token that stands in no line yet
+    let_pass(engine, 1000)
+    engine.submit([1, 2, 3], greedy(3))
+    engine.step()
+    second = lines(engine)[-1]
+    assert len(lines(engine)) == 2 and 1000 <= second.seconds < 1100
+    finish(engine)
+
+
+def test_work_that_follows_work_goes_on_with_its_interval(make: Make) -> None:
+    engine = make()
+    line = StatsLine(engine.stats)
+    engine.submit([1, 2, 3], greedy(3))
+    finish(engine)
+    assert line.take() is not None
+    let_pass(engine, 4)
+    line.wake()
+    assert line.seconds_left < 7
+    assert line.take() is not None
+    let_pass(engine, 4)
+    line.wake()
+    assert line.seconds_left > 7
+
+
 def test_a_running_engine_logs_until_there_is_nothing_to_say(
     make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -404,13 +451,11 @@ def test_a_running_engine_logs_until_there_is_nothing_to_say(
     caplog.set_level("INFO", "glassbox")
     engine = make(running=True)
     list(engine.submit([1, 2, 3], greedy(3)))
-    while not lines(engine) or lines(engine)[-1].generation_throughput:
-        engine.thread.turn(lambda: None).result()
+    wait_until(lambda: bool(lines(engine)) and not lines(engine)[-1].generation_throughput)
     assert not engine.status.has_work
     before = len(lines(engine))
     list(engine.submit([4, 5, 6], greedy(3)))
-    while len(lines(engine)) < before + 2:
-        engine.thread.turn(lambda: None).result()
+    wait_until(lambda: len(lines(engine)) >= before + 2)
     assert "Engine 000" not in caplog.text  # it is nobody's console
 
 
