@@ -220,6 +220,7 @@ def cache_config_info(stats: EngineStats) -> Metric:
     config = stats.config
     labels = {
         "block_size": config.block_size,
+        "cache_dtype": config.kv_cache_dtype,
         "enable_prefix_caching": config.enable_prefix_caching,
         "num_gpu_blocks": config.num_gpu_blocks,
         "num_gpu_blocks_override": config.num_gpu_blocks,  # configured, not profiled

@@ -296,6 +296,7 @@ def test_a_reset_begins_again(make: Make) -> None:
     assert got["vllm:generation_tokens_total", ()] == 0
     info = next(labels for name, labels in got if name == "vllm:cache_config_info")
     assert ("num_gpu_blocks", "32") in info and ("block_size", "16") in info
+    assert ("cache_dtype", "auto") in info
 
 
 def test_both_formats_can_be_read(make: Make) -> None:
