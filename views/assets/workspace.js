@@ -47,6 +47,7 @@ export function mount(component) {
   }
   const trigger = component.setTriggerValue;
   workspace.goHome = trigger && (() => trigger("home", true));
+  guide().tellPicked = trigger && ((box) => trigger("picked", box));
   workspace.setDocument(component.data?.document);
   showWhatWasSent(component.data?.sent ?? 0);
   guide().apply(component.data?.lesson ?? null);
@@ -115,6 +116,7 @@ class Workspace {
     this.map = new ArchitectureMap(map, this.store);
     this.side = new Side(inspector, this.store);
     this.map.onChosen = () => {
+      guide().picked();
       // On a phone what the box says stands far below the map.
       if (this.root.clientWidth <= PHONE) inspector.scrollIntoView({ block: "start" });
     };

@@ -48,6 +48,7 @@ class LessonShown(TypedDict):
     block: int | None
     trace_id: str | None
     seq: int | None
+    picks: bool  # a box that is clicked on the map is an answer
 
 
 @dataclass
@@ -257,6 +258,7 @@ def _shown(now: Desk, player: Player) -> LessonShown:
         "block": step.block,
         "trace_id": step.trace_id,
         "seq": step.seq,
+        "picks": lesson_step.box_question(player) is not None,
     }
 
 
@@ -267,6 +269,15 @@ def _top(title: str, close: str, on_close: object) -> None:
 
 
 # -- clicks -------------------------------------------------------------------------------------
+
+
+@guarded
+def pick(box: str) -> None:
+    """Take a box that was clicked on the map as what stands in the step's question."""
+    player = desk().player
+    asked = None if player is None else lesson_step.box_question(player)
+    if player is not None and asked is not None:
+        lesson_step.fill(player, asked, box)
 
 
 @guarded

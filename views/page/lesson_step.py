@@ -63,6 +63,22 @@ def _settings(player: Player, run: Run) -> str:
     return f"{named} (the rest as at first)" if named else "its first settings"
 
 
+def box_question(player: Player) -> Asked | None:
+    """Return the step's question for a box that still waits for the right one."""
+    for question in player.step.questions:
+        asked = Asked(player.step, question)
+        if isinstance(question, BoxQuestion) and asked.step.id not in player.locked:
+            verdict = player.verdict(asked)
+            if verdict is None or not verdict.right:
+                return asked
+    return None
+
+
+def fill(player: Player, asked: Asked, given: str) -> None:
+    """Put an answer into a question's field; it is given when its button is pressed."""
+    st.session_state[_key(player, asked)] = given
+
+
 # -- texts --------------------------------------------------------------------------------------
 
 
@@ -106,12 +122,10 @@ def _field(player: Player, asked: Asked, labels: Labels, disabled: bool = False)
             unit = question.unit or "a number"
             st.number_input(ask, value=given, step=1, key=key, placeholder=unit, disabled=disabled)
         case BoxQuestion():
-            names = list(labels)
-            index = names.index(given) if given in names else None
-            shown = labels.__getitem__
-            st.selectbox(
-                ask, names, index, shown, key, placeholder="Choose a box", disabled=disabled
-            )
+            if given is not None:
+                st.session_state.setdefault(key, given)
+            say, shown = "Click a box, or choose", labels.__getitem__
+            st.selectbox(ask, list(labels), None, shown, key, placeholder=say, disabled=disabled)
         case ChoiceQuestion():
             texts = [_text(option.text, scope, labels) for option in question.options]
             order = player.option_order(asked)

@@ -432,6 +432,7 @@ export class ArchitectureMap {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (id && (event.key === "Enter" || event.key === " ")) {
       this.choose(id === this.store.selection.component ? null : id);
+      if (this.store.selection.component !== null) this.onChosen();
     } else if (id && event.key.startsWith("Arrow")) this.goTo(id, event.key);
     else if (!this.gestures.key(event.key)) return;
     event.preventDefault();

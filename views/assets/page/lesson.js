@@ -5,7 +5,7 @@
  * `#gb-block-3`, `#gb-moment-TRACE-57`.
  *
  * @typedef {{turn: number, view: string|null, component: string|null, request: string|null,
- *   block: number|null, trace_id: string|null, seq: number|null}} LessonShown
+ *   block: number|null, trace_id: string|null, seq: number|null, picks: boolean}} LessonShown
  */
 
 /** @import { Store } from "../core/store.js" */
@@ -17,6 +17,10 @@ export class LessonGuide {
   constructor(store) {
     this.store = store;
     this.applied = "null";
+    /** Whether the step asks for a box, which may be clicked on the map. */
+    this.picks = false;
+    /** @type {((box: string) => void)|undefined} */
+    this.tellPicked = undefined;
     /** @type {{trace_id: string, seq: number}|null} a moment that is not in the log yet */
     this.awaited = null;
     this.onClick = (/** @type {MouseEvent} */ event) => this.clicked(event);
@@ -38,6 +42,7 @@ export class LessonGuide {
     if (text === this.applied) return;
     this.applied = text;
     this.awaited = null;
+    this.picks = lesson?.picks ?? false;
     if (!lesson) return;
     document.querySelector("[data-testid=stSidebarContent]")?.scrollTo({ top: 0 });
     const { store } = this;
@@ -47,6 +52,12 @@ export class LessonGuide {
     this.showOwnEngine();
     this.awaited = { trace_id: lesson.trace_id, seq: lesson.seq };
     this.reach();
+  }
+
+  /** A box was chosen by hand: it is an answer where one is asked for. */
+  picked() {
+    const { component } = this.store.selection;
+    if (this.picks && component) this.tellPicked?.(component);
   }
 
   showOwnEngine() {
