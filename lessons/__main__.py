@@ -20,8 +20,7 @@ from engine.model_loader import (
     load_model,
 )
 from lessons.check import SEEDS, CheckError, Report, check_lesson, read_map
-from lessons.format import Lesson
-from lessons.loader import LessonError, lesson_files, load
+from lessons.loader import lesson_files, load_each
 from lessons.probes import PROBES, arguments_of
 
 DOCUMENT = Path(__file__).parent.parent / "architecture.json"
@@ -62,7 +61,7 @@ def check_files(options: argparse.Namespace) -> int:
     """Check each file by itself: one that cannot be read does not keep the others from it."""
     began = time.monotonic()
     names = read_map(options.document)
-    lessons, unreadable = read_files(options.files or lesson_files())
+    lessons, unreadable = load_each(options.files or lesson_files())
     for error in unreadable:
         print(error)
     reports: list[Report] = []
@@ -81,18 +80,6 @@ def check_files(options: argparse.Namespace) -> int:
         seeds = ", ".join(str(seed) for seed in options.seeds)
         print(f"{model.name}, seeds {seeds}, {time.monotonic() - began:.0f} s")
     return int(bool(unreadable) or any(report.problems for report in reports))
-
-
-def read_files(files: list[Path]) -> tuple[list[Lesson], list[LessonError]]:
-    """Those that are lessons, and what is wrong with the others."""
-    lessons: list[Lesson] = []
-    errors: list[LessonError] = []
-    for path in files:
-        try:
-            lessons.append(load(path))
-        except LessonError as error:
-            errors.append(error)
-    return lessons, errors
 
 
 def print_report(report: Report) -> None:

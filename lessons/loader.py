@@ -87,23 +87,21 @@ class Source:
         return LessonError([Problem(self.path, self.line(place), message)])
 
 
-def load_all(folder: Path = FOLDER) -> list[Lesson]:
-    """All tours, then all labs; raises LessonError with everything that is wrong in any of them."""
-    found: list[Lesson] = []
-    problems: list[Problem] = []
-    for path in lesson_files(folder):
-        try:
-            found.append(load(path))
-        except LessonError as error:
-            problems += error.problems
-    if problems:
-        raise LessonError(problems)
-    return found
-
-
 def lesson_files(folder: Path = FOLDER) -> list[Path]:
     """The files of all lessons, in the order in which they are listed."""
     return [path for name in KINDS.values() for path in sorted((folder / name).glob("*.md"))]
+
+
+def load_each(paths: list[Path]) -> tuple[list[Lesson], list[LessonError]]:
+    """The lessons among these files, and what is wrong with the others."""
+    found: list[Lesson] = []
+    errors: list[LessonError] = []
+    for path in paths:
+        try:
+            found.append(load(path))
+        except LessonError as error:
+            errors.append(error)
+    return found, errors
 
 
 def load(path: Path) -> Lesson:

@@ -139,6 +139,10 @@ def test_a_learner_may_stray_and_is_brought_back(learner: Learner) -> None:
     learner.is_shown("cuda-acceleration", "gpu-runner", "r0", prepared[0]["seq"])
     learner.side.get_by_role("button", name="Leave").click()
     learner.reads("A tour explains")
+    learner.side.get_by_role("button", name="Go on at step 6").click()
+    learner.reads("The batch as the model sees it")
+    learner.side.get_by_role("button", name="Leave").click()
+    learner.reads("A tour explains")
     learner.side.get_by_role("button", name="Close").click()
     learner.side.wait_for(state="detached")
 

@@ -14,13 +14,14 @@ from lessons.__main__ import DOCUMENT, main
 from lessons.check import check_lesson, read_map
 from lessons.format import NumberQuestion
 from lessons.grading import grade, model_answer
-from lessons.loader import load, load_all
+from lessons.loader import lesson_files, load, load_each
 from lessons.play import Asked, Player
 from lessons.stage import StageError
 from lessons.variants import draw
 from tests.lessons.small import SMALL, small, write
 
 NAMES = read_map(DOCUMENT)
+LESSONS, _ = load_each(lesson_files())
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def at(player: Player, llm: AsyncLLM, step: str) -> Player:
 
 
 def test_a_seed_always_draws_the_same_numbers_and_another_one_others() -> None:
-    for lesson in load_all():
+    for lesson in LESSONS:
         drawn = [draw(lesson, seed) for seed in range(40)]
         assert drawn == [draw(lesson, seed) for seed in range(40)]
         assert len({tuple(values.items()) for values in drawn}) >= 10
@@ -63,7 +64,7 @@ def test_a_step_brings_the_engine_where_it_wants_it(tmp_path: Path, llm: AsyncLL
 
 
 def test_what_somebody_has_stepped_by_hand_is_not_run_again(llm: AsyncLLM) -> None:
-    tour = next(lesson for lesson in load_all() if lesson.kind == "tour")
+    tour = next(lesson for lesson in LESSONS if lesson.kind == "tour")
     player = at(Player(tour, 3), llm, "front-end")
     llm.step()
     llm.step()
@@ -76,7 +77,7 @@ def test_what_somebody_has_stepped_by_hand_is_not_run_again(llm: AsyncLLM) -> No
 
 
 def test_a_moment_stays_when_the_engine_begins_anew(llm: AsyncLLM) -> None:
-    tour = next(lesson for lesson in load_all() if lesson.kind == "tour")
+    tour = next(lesson for lesson in LESSONS if lesson.kind == "tour")
     player = at(Player(tour, 3), llm, "blocks")
     before = player.moment()
     llm.reset()
@@ -98,7 +99,7 @@ def test_an_engine_that_has_nothing_left_to_do_says_so(tmp_path: Path, llm: Asyn
 
 
 def test_a_locked_prediction_stays_and_is_judged_when_the_engine_has_run(llm: AsyncLLM) -> None:
-    lab = next(lesson for lesson in load_all() if lesson.kind == "lab")
+    lab = next(lesson for lesson in LESSONS if lesson.kind == "lab")
     player = at(Player(lab, 1), llm, "predict")
     first, second = (Asked(player.step, question) for question in player.step.questions)
     player.answer(first, int(player.values["full"]))
@@ -175,7 +176,7 @@ def test_the_check_lets_a_good_lesson_pass(tmp_path: Path, llm: AsyncLLM) -> Non
 
 
 def test_all_lessons_hold_on_many_seeds(llm: AsyncLLM) -> None:
-    for lesson in load_all():
+    for lesson in LESSONS:
         assert check_lesson(lesson, llm, NAMES, (3, 4711)).problems == []
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypedDict
 
@@ -18,7 +18,7 @@ from engine.async_llm import AsyncLLM, EngineError, RequestRefusedError
 from engine.config import ConfigError
 from lessons.expressions import ExpressionError
 from lessons.format import Lesson
-from lessons.loader import LessonError, lesson_files, load
+from lessons.loader import LessonError, lesson_files, load_each
 from lessons.play import Player
 from lessons.probes import ProbeError
 from lessons.stage import StageError
@@ -57,6 +57,7 @@ class Desk:
 
     is_open: bool = False
     player: Player | None = None
+    left: dict[str, Player] = field(default_factory=dict)  # by lesson, to go on with
     turn: int = 0  # grows when the workspace is to show the step again
     again: bool = False  # the engine is to be brought back to where the step wants it
     trouble: str = ""  # why the engine did not come there
@@ -100,40 +101,33 @@ def sidebar(llm: AsyncLLM | None, labels: dict[str, str]) -> LessonShown | None:
 
 
 def _catalogue() -> None:
-    found, errors = _load()
     _top("Lessons", "Close", _toggle)
     st.markdown("A tour explains; in a lab you predict what the engine will do, and see.")
-    for lesson in found:
-        with st.container(border=True, key=f"gb-lesson-{lesson.id}"):
-            st.markdown(f"**{plain(lesson.title)}**")
-            st.markdown(plain(lesson.summary))
-            st.caption(f"{lesson.kind.capitalize()}, about {lesson.minutes} minutes")
-            st.button("Start", key=f"gb-start-{lesson.id}", on_click=_start, args=(lesson,))
-    for error in errors:
-        for problem in error.problems:
+    for path in lesson_files():
+        found, errors = _read(path, path.stat().st_mtime_ns)
+        for lesson in found:
+            _offer(lesson)
+        for problem in (problem for error in errors for problem in error.problems):
             st.error(plain(f"{problem.file.name}, line {problem.line}: {problem.message}"))
 
 
-def _load() -> tuple[list[Lesson], list[LessonError]]:
-    """Return all lessons as their files are now, and what is wrong with those that are none."""
-    found: list[Lesson] = []
-    errors: list[LessonError] = []
-    for path in lesson_files():
-        read = _read(path, path.stat().st_mtime_ns)
-        if isinstance(read, Lesson):
-            found.append(read)
-        else:
-            errors.append(read)
-    return found, errors
+def _offer(lesson: Lesson) -> None:
+    left = desk().left.get(lesson.id)
+    with st.container(border=True, key=f"gb-lesson-{lesson.id}"):
+        st.markdown(f"**{plain(lesson.title)}**")
+        st.markdown(plain(lesson.summary))
+        st.caption(f"{lesson.kind.capitalize()}, about {lesson.minutes} minutes")
+        with st.container(horizontal=True):
+            st.button("Start", key=f"gb-start-{lesson.id}", on_click=_start, args=(lesson,))
+            if left is not None:
+                label = f"Go on at step {left.index + 1}"
+                st.button(label, key=f"gb-go-on-{lesson.id}", on_click=_go_on, args=(left,))
 
 
 @st.cache_resource(max_entries=200, show_spinner=False)
-def _read(path: Path, changed: int) -> Lesson | LessonError:
+def _read(path: Path, changed: int) -> tuple[list[Lesson], list[LessonError]]:
     """Read a file again whenever it has changed."""
-    try:
-        return load(path)
-    except LessonError as error:
-        return error
+    return load_each([path])
 
 
 # -- a lesson -----------------------------------------------------------------------------------
@@ -287,17 +281,27 @@ def _toggle() -> None:
 
 @guarded
 def _start(lesson: Lesson) -> None:
+    _open(Player(lesson, seed=secrets.randbelow(9_999) + 1))
+
+
+@guarded
+def _go_on(player: Player) -> None:
+    _open(player)
+
+
+def _open(player: Player) -> None:
     if not documents.is_own(documents.shown().opened):
         documents.go_home()  # a lesson speaks of the engine's own map
-    seed = secrets.randbelow(9_999) + 1
     now = desk()
-    now.player, now.trouble, now.again = Player(lesson, seed), "", False
+    now.player, now.trouble, now.again = player, "", False
     now.turn += 1
 
 
 @guarded
 def _leave() -> None:
     now = desk()
+    if now.player is not None:
+        now.left[now.player.lesson.id] = now.player
     now.player, now.trouble = None, ""
 
 
