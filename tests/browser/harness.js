@@ -25,6 +25,7 @@ window.stage = {
       data: { document, version: 1 },
       parentElement,
       setStateValue: (name, value) => (told[name] = value),
+      setTriggerValue: (name, value) => (told[name] = value),
     });
   },
   packets() {

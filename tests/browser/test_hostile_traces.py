@@ -129,11 +129,19 @@ RECORDS: list[tuple[Callable[[Lines], Any], str]] = [
     (lambda t: t[-1].update(duration_us="long"), "duration_us must be a number"),
     (
         lambda t: first(t, type="inputs_prepared")["facts"].update(query_start_loc=[0, 10**9]),
-        "inputs_prepared: its lists do not describe one batch",
+        "inputs_prepared: query_start_loc must count up",
+    ),
+    (
+        lambda t: first(t, type="modules_timed")["facts"]["calls"].pop(),
+        "modules_timed: kinds, calls, durations_us must be equally long",
     ),
     (
         lambda t: first(t, type="batch_scheduled")["facts"].update(finished="r0"),
         "batch_scheduled: finished must be a list",
+    ),
+    (
+        lambda t: first(t, type="blocks_allocated")["facts"].update(blocks=[1] * 65_537),
+        "blocks has 65537 items; 65536 at most",
     ),
     (
         lambda t: first(t, type="request_scheduled").update(reason={"code": "__proto__"}),
@@ -249,6 +257,7 @@ def test_a_text_without_end_is_cut_and_shown(page: Page, good: str) -> None:
     def spoil(lines: Lines) -> None:
         first(lines, type="text_emitted")["facts"]["text"] = letters
         first(lines, type="request_submitted")["facts"]["request"] = letters
+        requests(lines, prompt=letters * 100, prompt_pieces=[letters], num_prompt_tokens=1)
 
     assert opened(page, spoilt(good, spoil)) == ""
     for view in ("request-lifecycle", "block-allocation", "cuda-acceleration"):
@@ -261,7 +270,10 @@ def test_a_text_without_end_is_cut_and_shown(page: Page, good: str) -> None:
                 await window.stage.frame();
             }"""
         )
-    page.evaluate("window.stage.store.backToLive()")
+    page.evaluate("window.stage.store.seek(window.stage.store.head)")
+    page.evaluate("window.stage.store.select({ request: 'x' }); window.stage.frame()")
+    assert "characters more" in page.locator(".gb-inspector").inner_text()
+    page.evaluate("window.stage.store.select({ request: null }); window.stage.store.backToLive()")
 
 
 def test_a_trace_of_another_document_says_so(page: Page, good: str) -> None:

@@ -422,6 +422,78 @@ def test_somebody_elses_document_is_static_and_says_so(
     assert page.locator(".gb-box.is-dim").get_attribute("data-component") == "web"
 
 
+def test_without_a_live_box_there_is_no_panel_and_a_way_back(
+    page: Page, server: StageServer, recorded: Recorded
+) -> None:
+    open_stage(page, server, "?document=foreign")
+    show(page, recorded.text)
+    area = page.locator(".gb-panel-area")
+    assert "No box of this document is a part of the engine" in area.inner_text()
+    assert area.locator("canvas").count() == 0
+    area.get_by_role("button", name="Back to the engine's own map").click()
+    assert page.evaluate("window.stage.told.home") is True
+
+
+def test_a_view_of_another_document_shows_the_panel_of_most_of_its_boxes(
+    page: Page, recorded: Recorded
+) -> None:
+    show(page, recorded.text)
+    found = page.evaluate(
+        """async () => {
+            const { panelOf } = await import("/assets/page/view_panel.js");
+            const page = window.stage.store.document;
+            const of = (id, focus) => panelOf(page, { id, focus, label: id });
+            return [
+              of("memory", ["block-manager", "physical-vram", "scheduler"]),
+              of("run", ["gpu-runner", "paged-attn", "scheduler"]),
+              of("cuda-acceleration", ["scheduler"]),
+              of("none", []),
+              of("__proto__", ["client-req"]),
+              panelOf(page, null),
+            ];
+        }"""
+    )
+    shown = ["blocks", "graph", "graph", "", "lifecycle", "graph"]  # most boxes are the runner's
+    assert found == [f"./panels/{name}.js" if name else "" for name in shown]
+
+
+def test_the_map_changes_with_its_document_and_comes_back(page: Page, recorded: Recorded) -> None:
+    show(page, recorded.text)
+    own = page.evaluate("structuredClone(window.stage.store.document)")
+    page.evaluate(
+        """async () => {
+            window.stage.store.select({ component: "scheduler" });
+            const other = await (await fetch("/harness/document/foreign")).json();
+            window.stage.show(other);
+            await window.stage.frame();
+        }"""
+    )
+    assert page.locator(".gb-box").count() == 3
+    assert page.locator(".gb-tab").all_inner_texts() == ["An order", "At night"]
+    assert page.evaluate("window.stage.store.selection.component") is None
+    page.evaluate("own => window.stage.show(own)", own)
+    settle(page)
+    page.locator(".gb-panel-area canvas").first.wait_for()
+    assert page.locator(".gb-box:not(.is-static)").count() == 9
+
+
+def test_notes_for_the_author_stand_at_their_box(page: Page) -> None:
+    page.evaluate(
+        """async () => {
+            const own = structuredClone(window.stage.store.document);
+            const note = { code: "lint/unbound", path: "$.components[2]", message: "<b>odd</b>",
+              fix: "Mend it." };
+            own.components[2].notes = [note];
+            window.stage.show(own);
+            window.stage.store.select({ component: own.components[2].id });
+            await window.stage.frame();
+        }"""
+    )
+    notes = page.locator(".gb-inspector details")
+    notes.locator("summary").click()
+    assert "<b>odd</b>" in notes.inner_text() and "To mend it: Mend it." in notes.inner_text()
+
+
 def test_the_map_zooms_pans_and_fits(page: Page) -> None:
     viewport = page.locator(".gb-viewport")
     assert viewport.get_attribute("transform") == "translate(0 0) scale(1)"

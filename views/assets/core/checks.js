@@ -40,10 +40,11 @@ export function oneOf(...words) {
   return simple((value) => words.includes(value), `one of ${words.join(", ")}`);
 }
 
-/** @param {Check} item @returns {Check} */
-export function listOf(item) {
+/** @param {Check} item @param {number} [most] items @returns {Check} */
+export function listOf(item, most = Infinity) {
   return (value, place) => {
     if (!Array.isArray(value)) return `${place} must be a list`;
+    if (value.length > most) return `${place} has ${value.length} items; ${most} at most`;
     return first(value, (each, i) => item(each, `${place}[${i}]`));
   };
 }

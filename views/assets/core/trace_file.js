@@ -14,6 +14,7 @@ const LOGGED_PHASES = new Set([...STEP_PHASES, "command"]);
 /** An engine keeps 100,000 records; what is longer or larger is no trace of one. */
 export const MAX_FILE = 200_000_000; // bytes
 const MAX_RECORDS = 240_000;
+const LONGEST_LIST = 65_536; // of blocks, of tokens in a step
 
 /**
  * The facts of every event type. s: text, n: number, b: yes or no, S: list of texts, N: list of
@@ -121,30 +122,20 @@ export const FACTS = {
   engine_failed: { message: "s" },
 };
 
-const CHECKS = { s: text, n: number, b: flag, S: listOf(text), N: listOf(number) };
+const CHECKS = {
+  s: text,
+  n: number,
+  b: flag,
+  S: listOf(text, LONGEST_LIST),
+  N: listOf(number, LONGEST_LIST),
+};
 
-/**
- * What the facts of an event have to be beside their types: "" or what is wrong.
- * @type {Record<string, (facts: any) => string>}
- */
-const SENSE = {
-  inputs_prepared({ requests, query_start_loc: starts, seq_lens, input_ids, positions }) {
-    const rows = input_ids.length;
-    const inOrder = starts.every(
-      (/** @type {number} */ at, /** @type {number} */ i) => at >= (starts[i - 1] ?? 0),
-    );
-    return inOrder &&
-      starts.length === requests.length + 1 &&
-      seq_lens.length === requests.length &&
-      positions.length === rows &&
-      starts[requests.length] <= rows
-      ? ""
-      : "its lists do not describe one batch";
-  },
-  modules_timed: ({ kinds, calls, durations_us: times }) =>
-    kinds.length === calls.length && kinds.length === times.length
-      ? ""
-      : "its lists have not the same length",
+/** @type {Record<string, string[]>} lists of one event that go together, item by item */
+const PARALLEL = {
+  graph_captured: ["first_layers", "last_layers", "kinds", "operations"],
+  inputs_prepared: ["input_ids", "positions", "slot_mapping"],
+  modules_timed: ["kinds", "calls", "durations_us"],
+  token_sampled: ["candidates", "texts", "probabilities"],
 };
 
 /**
@@ -249,9 +240,28 @@ function eventProblem(event) {
     const problem = CHECKS[kind](event.facts[name], name);
     if (problem) return `${event.type}: ${problem}`;
   }
-  const nonsense = Object.hasOwn(SENSE, event.type) ? SENSE[event.type](event.facts) : "";
-  if (nonsense) return `${event.type}: ${nonsense}`;
+  const odd = unequal(event) || (event.type === "inputs_prepared" && noBatch(event.facts));
+  if (odd) return `${event.type}: ${odd}`;
   return event.reason === undefined ? "" : reasonProblem(event.reason);
+}
+
+/** @param {any} event @returns {string} */
+function unequal({ type, facts }) {
+  const lists = Object.hasOwn(PARALLEL, type) ? PARALLEL[type] : [];
+  return lists.some((name) => facts[name].length !== facts[lists[0]].length)
+    ? `${lists.join(", ")} must be equally long`
+    : "";
+}
+
+/** The rows of a flattened batch: request by request, none beyond the last. @param {any} facts */
+function noBatch({ requests, query_start_loc: starts, seq_lens: lengths, input_ids: ids }) {
+  const inOrder = starts.every(
+    (/** @type {number} */ at, /** @type {number} */ i) => at >= (i ? starts[i - 1] : 0),
+  );
+  const fits = starts.length === requests.length + 1 && lengths.length === requests.length;
+  return inOrder && fits && starts[requests.length] <= ids.length
+    ? ""
+    : "query_start_loc must count up, to the rows there are, once a request";
 }
 
 /** @param {any} reason @returns {string} */

@@ -12,6 +12,8 @@ import { setTruth, truth } from "./truth.js";
 /** @import { StepEntry, Store } from "../core/store.js" */
 /** @import { TruthKind } from "./truth.js" */
 
+const LONGEST_TEXT = 50_000; // characters
+
 /** @param {number} left */
 export function moreItem(left) {
   const item = el("li", { class: "gb-note-small", text: `and ${count(left)} earlier` });
@@ -111,9 +113,11 @@ export function sequenceText(id, parent) {
 /** @param {any} request */
 export function promptText(request) {
   if (!request) return "";
-  if (request.prompt) return request.prompt;
+  if (request.prompt) return clipped(request.prompt);
   const pieces = promptPieces(request);
-  return hasTexts(request) ? pieces.join("") : `token ids ${pieces.slice(0, 200).join(" ")}`;
+  return hasTexts(request)
+    ? clipped(pieces.join(""))
+    : `token ids ${pieces.slice(0, 200).join(" ")}`;
 }
 
 /** @param {any} request */
@@ -121,7 +125,16 @@ export function outputText(request) {
   if (!request) return "(nothing yet)";
   const pieces = outputPieces(request);
   if (!pieces.length) return "(nothing yet)";
-  return hasTexts(request) ? pieces.join("") : `token ids ${pieces.slice(-200).join(" ")}`;
+  return hasTexts(request)
+    ? clipped(pieces.join(""))
+    : `token ids ${pieces.slice(-200).join(" ")}`;
+}
+
+/** A browser takes seconds to lay a text of megabytes out. @param {string} text */
+function clipped(text) {
+  if (text.length <= LONGEST_TEXT) return text;
+  const left = count(text.length - LONGEST_TEXT);
+  return `${text.slice(0, LONGEST_TEXT)} … and ${left} characters more`;
 }
 
 /** @param {any} request */
