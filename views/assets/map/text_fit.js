@@ -215,7 +215,8 @@ export class TextFit {
     const step = small + 2.5;
     const rows = item.label ? [spot.away, -spot.away, 2 * -spot.away, 2 * spot.away] : [0];
     const areas = rows.map((row) => textArea(spot, spot.y + row * step, small * 4.6, small));
-    const free = areas.findIndex((area) => !this.hidesSomething(area, line));
+    // On a static line nothing ever travels.
+    const free = item.live ? areas.findIndex((area) => !this.hidesSomething(area, line)) : 0;
     place(line.quantity, spot.x, spot.y + rows[Math.max(0, free)] * step, small);
   }
 
