@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from engine.kv_cache import KVCache
@@ -56,6 +57,8 @@ def run_eagerly(model: LoadedModel, inputs: ModelInputs, context: ForwardContext
                 logits_to_keep=inputs.logits_to_keep,
                 paged=context,
             )
+            if inputs.input_ids.is_cuda and not torch.cuda.is_current_stream_capturing():
+                torch.cuda.synchronize()  # the clock stops when the GPU has, not when it was told
         finally:
             times = timer.stop()
     if context.layers_run != model.num_layers:

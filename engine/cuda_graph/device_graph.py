@@ -37,7 +37,7 @@ class DeviceGraph:
         self._input_ids = torch.zeros(1, self.size, dtype=torch.int64, device=device)
         self._positions = torch.zeros_like(self._input_ids)
         self._slots = torch.zeros(self.size, dtype=torch.int64, device=device)
-        self._pages = torch.zeros(self.size, self._width, dtype=torch.int64, device=device)
+        self._pages = torch.zeros(self.size * self._width, dtype=torch.int64, device=device)
         self._seq_lens = torch.ones(self.size, dtype=torch.int64, device=device)
         self._inputs = ModelInputs(
             self._input_ids, self._positions, inputs.logits_to_keep, inputs.metadata
@@ -68,11 +68,15 @@ class DeviceGraph:
         batch = inputs.metadata
         rows, device = batch.num_tokens, self._pages.device
         # Filled up with a page of the request's own, and masked.
-        pages = [table + table[-1:] * (self._width - len(table)) for table in batch.block_tables]
+        pages = [
+            page
+            for table in batch.block_tables
+            for page in table + table[-1:] * (self._width - len(table))
+        ]
         self._input_ids.zero_()[:, :rows] = inputs.input_ids
         self._positions.zero_()[:, :rows] = inputs.positions
         self._slots.zero_()[:rows] = batch.slot_mapping
-        self._pages.zero_()[:rows] = torch.tensor(pages, device=device)
+        self._pages.zero_()[: len(pages)] = torch.tensor(pages, device=device)
         self._seq_lens.fill_(1)[:rows] = torch.tensor(batch.seq_lens, device=device)
 
     def _warm_up(self, model: LoadedModel, kv_cache: KVCache) -> OperationList:
@@ -109,7 +113,7 @@ class DeviceGraph:
             [
                 DecodeGroup(
                     slice(0, self.size),
-                    self._pages.flatten(),
+                    self._pages,
                     self._seq_lens,
                     self._width * kv_cache.spec.block_size,
                 )

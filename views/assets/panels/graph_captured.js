@@ -1,5 +1,5 @@
 // @ts-check
-/** The captured graphs: size by size what they hold and what they save, and the operations of one. */
+/** The captured graphs: what each size holds and saves, and the operations that a replay runs. */
 import { el } from "../page/dom.js";
 import { truth } from "../page/truth.js";
 import { bytes, count, micros, plural } from "../words/format.js";
@@ -25,7 +25,12 @@ const COLUMNS = [
 export class CapturedGraphs {
   constructor() {
     this.words = el("p", { class: "gbp-more" });
-    this.table = el("div", { class: "gbp-captured-sizes" });
+    this.table = el("div", {
+      class: "gbp-captured-sizes",
+      role: "region",
+      tabindex: "0", // it scrolls where it is wider than the page
+      "aria-label": "Captured graphs by size",
+    });
     this.summary = el("summary");
     this.list = el("div", { class: "gbp-operations" });
     this.details = el("details", { class: "gbp-oplist" }, this.summary, this.list);
@@ -42,7 +47,7 @@ export class CapturedGraphs {
     this.key = key;
     this.words.replaceChildren(...introduction(data));
     this.table.replaceChildren(...(sizes.length ? [sizesTable(sizes, data.device)] : []));
-    this.details.hidden = shown === null;
+    this.table.hidden = this.details.hidden = shown === null;
     if (shown) this.drawList(shown);
   }
 

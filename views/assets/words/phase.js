@@ -48,6 +48,13 @@ const taken = (events) => {
   return [{ text: `${does(blocks, "block", "was", "were")} taken`, seqs: seqs(all) }];
 };
 
+/** @param {EventRecord} event graph_captured */
+function capturedWords({ facts: f, duration_us: us }) {
+  if (f.shared) return `the graph of ${plural(f.size, "row")} was there already`;
+  const time = us === undefined ? "" : ` in ${micros(us)} (measured)`;
+  return `a graph of ${plural(f.size, "row")} was captured${time}`;
+}
+
 /** @param {EventRecord} event forward_run */
 function forwardWords({ facts: f, duration_us: us }) {
   const time = us === undefined ? "" : ` in ${micros(us)} (measured)`;
@@ -109,7 +116,13 @@ const PHASES = {
     ],
     none: "nothing to lay out",
   },
-  execute: { clauses: [each("forward_run", 1, "forward", forwardWords)], none: "no forward ran" },
+  execute: {
+    clauses: [
+      each("graph_captured", 1, "graph", capturedWords),
+      each("forward_run", 1, "forward", forwardWords),
+    ],
+    none: "no forward ran",
+  },
   sample: {
     clauses: [each("token_sampled", 3, "token", sampledWords)],
     none: "no token was sampled",
