@@ -432,6 +432,7 @@ class AsyncLLM:
         self.requested_config = config
         self.core, self.outputs, self.stats = core, outputs, stats
         self._stats_line, self._line_awaited = StatsLine(stats), False
+        outputs.after_step = self._step_ends
         self.failed, self.mode, self.rate = None, "paused", None
         self._next_id = 0
         self._print(*cache_texts(resolved))
@@ -601,15 +602,15 @@ class AsyncLLM:
         self._advance(whole_step)
         if self.failed is not None:
             raise EngineError(self.failed)
-        if self.core.next_phase is STEP_PHASES[0] and not self._stats_line.seconds_left:
-            self._log_stats()
         return self.status
 
     def _queue_turn(self) -> None:
         """Have the loop's next turn come, unless it is coming, or nothing is to be done."""
-        if self.mode != "running" or self._turn_queued or not self.status.has_work:
+        if self.mode != "running" or self._turn_queued:
             return
-        self._await_line()
+        if not self.status.has_work:
+            self._await_line()
+            return
         self._turn_queued = True
         lap = self._lap
         wait = self._next_due - time.monotonic()
@@ -645,8 +646,16 @@ class AsyncLLM:
             log.exception("the engine stopped in phase %s", self.core.next_phase)
             self._fail(error)
 
+    def _step_ends(self) -> None:
+        """In a step's last phase, when its outcome has gone out: the periodic line may be due."""
+        if not self._stats_line.seconds_left:
+            self.stats.end_step()
+            line = self._take_line()
+            if line is not None:
+                self.trace.event(line)
+
     def _await_line(self) -> None:
-        """Have a running engine's periodic line come when its interval is over."""
+        """An engine that sleeps owes the line of what it did last."""
         if self._line_awaited:
             return
         self._line_awaited = True
@@ -657,20 +666,25 @@ class AsyncLLM:
         )
 
     def _line_due(self, trace_id: str) -> None:
-        """On while there is something to say; then the next work begins it again."""
+        """On while there is something to say; one that works again logs it with its steps."""
         if trace_id != self.trace.header.trace_id:  # of the engine before a reset
             return
         self._line_awaited = False
-        if self.mode == "running" and not self._closed and self._log_stats():
+        if self.mode != "running" or self._closed or self.core.has_work():
+            return
+        if self._stats_line.seconds_left:  # a step has logged it meanwhile
             self._await_line()
-
-    def _log_stats(self) -> bool:
-        """Log the periodic line, unless nothing happened: whether it did."""
-        line = self._stats_line.take()
+            return
+        line = self._take_line()
         if line is not None:
             self._log_command(line)
+            self._await_line()
+
+    def _take_line(self) -> StatsLogged | None:
+        line = self._stats_line.take()
+        if line is not None:
             self._print(stats_text(line))
-        return line is not None
+        return line
 
     def _print(self, *lines: str) -> None:
         if self._console:

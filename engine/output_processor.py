@@ -167,6 +167,7 @@ class OutputProcessor:
         self.states: dict[str, RequestState] = {}  # the finished ones too, until `forget`
         self.open: dict[str, RequestState] = {}  # whose client still waits
         self._changes: Changes = {}  # by request, since the last patch
+        self.after_step: Callable[[], None] = lambda: None
 
     def add_request(
         self, request: Request, source: str, stream: RequestStream, index: int = 0
@@ -192,6 +193,7 @@ class OutputProcessor:
             stop = self._process_one(state, output)
             if stop is not None:
                 stopped.append((output.request_id, *stop))
+        self.after_step()
         return stopped
 
     def _process_one(self, state: RequestState, output: EngineCoreOutput) -> tuple[str, int] | None:

@@ -171,6 +171,11 @@ class Trace:
         """Microseconds since the log began."""
         return int((time.perf_counter() - self._t0) * 1e6)
 
+    @property
+    def phase_began_us(self) -> int:
+        """When the phase at hand began, on the same clock."""
+        return int((self._phase_began - self._t0) * 1e6)
+
     def state(self) -> State:
         """The state after the last record."""
         return fold(self.header.state, self.records)

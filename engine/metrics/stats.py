@@ -193,6 +193,12 @@ class EngineStats:
                 handle(record)
         self._next_seq = self.trace.next_seq
 
+    def end_step(self) -> None:
+        """Count the step whose last phase is under way, without waiting for that phase's patch."""
+        self.read()
+        if self._outputs:
+            self._end_iteration(self.trace.phase_began_us)
+
     # -- events ---------------------------------------------------------------------------------
 
     def _submitted(self, event: Event) -> None:
@@ -257,7 +263,7 @@ class EngineStats:
             self._add_to_parent(key, patch.changes["requests"][key].get("parent", key))
         self._arriving.clear()
         if patch.phase is Phase.OUTPUT and self._outputs:
-            self._end_iteration(patch)
+            self._end_iteration(patch.t_us - (patch.duration_us or 0.0))
 
     def _add_to_parent(self, key: str, parent: str) -> None:
         sequences = self.sequences.setdefault(parent, Sequences())
@@ -273,9 +279,8 @@ class EngineStats:
             del self.sequences[request.parent]
         return sequences
 
-    def _end_iteration(self, patch: Patch) -> None:
+    def _end_iteration(self, now: float) -> None:
         """A step's outcome has reached the front end, at the beginning of its last phase."""
-        now = patch.t_us - (patch.duration_us or 0.0)
         computed_before, generated = self.prompt_tokens_computed, 0
         for key, num_tokens in self._outputs.items():
             generated += num_tokens

@@ -393,9 +393,11 @@ def test_by_hand_a_step_that_ends_in_time_logs_the_line(make: Make) -> None:
     engine.step_phase()
     assert not lines(engine)  # the step is not over
     engine.step()
-    assert len(lines(engine)) == 1
-    last = engine.trace.records[-2:]
-    assert last[0].facts == lines(engine)[0] and last[0].phase is Phase.COMMAND  # type: ignore[union-attr]
+    (line,) = lines(engine)
+    assert round(line.generation_throughput * line.seconds) == 2  # this step's is among them
+    event, patch = engine.trace.records[-2:]
+    assert event.facts == line  # type: ignore[union-attr]
+    assert event.phase is patch.phase is Phase.OUTPUT  # the step is still what is on show
     assert engine.trace.state() == engine.thread.call(engine.core.state)
 
 
