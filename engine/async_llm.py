@@ -227,13 +227,13 @@ class AsyncLLM:
         if isinstance(prompt, str):
             self._check_text(prompt, "prompt")
             text, token_ids = prompt, tokenizer(prompt)["input_ids"]
-        elif messages := [item for item in prompt if isinstance(item, dict)]:
-            text = self.chat_prompt(messages)
+        elif prompt and isinstance(prompt[0], dict):
+            text = self.chat_prompt([item for item in prompt if isinstance(item, dict)])
             self._check_text(text, "messages")
             token_ids = tokenizer(text, add_special_tokens=False)["input_ids"]
         else:
+            self._check_length(len(prompt))
             token_ids = [item for item in prompt if isinstance(item, int)]
-            self._check_length(len(token_ids))
             check_token_ids(token_ids, self.model.vocab_size)
             text = tokenizer.decode(token_ids)
         if not token_ids:

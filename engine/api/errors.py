@@ -7,6 +7,7 @@ No traceback and no exception's own text reaches a client unless it was written 
 from __future__ import annotations
 
 import logging
+import reprlib
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -26,6 +27,8 @@ log = logging.getLogger("glassbox")
 
 NOT_FOUND = "there is nothing at this address"
 WRONG_METHOD = "this address does not take this method"
+SHORT = reprlib.Repr()  # of what may have millions of items
+SHORT.maxlist, SHORT.maxdict, SHORT.maxstring = 20, 10, 60
 UNEXPECTED = "something went wrong inside the server; its log says what"
 
 
@@ -124,7 +127,7 @@ def describe(item: dict[str, Any]) -> tuple[str, str]:
     if not place:
         return "", "the body must be a JSON object, sent with `Content-Type: application/json`"
     if item["type"] != "missing":
-        text += f" (got {item['input']!r:.60})"
+        text += f" (got {SHORT.repr(item['input']):.60})"
     return place[0], text
 
 

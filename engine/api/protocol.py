@@ -259,7 +259,7 @@ class CompletionRequest(GenerationRequest):
         if not self.prompt:
             raise ApiError("prompt: it is empty; give at least one token", param="prompt")
         if isinstance(self.prompt[0], int):
-            return [[token for token in self.prompt if isinstance(token, int)]]
+            return [self.prompt]
         return [item for item in self.prompt if not isinstance(item, int)]
 
 

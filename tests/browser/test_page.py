@@ -340,6 +340,16 @@ def test_a_reload_returns_to_the_same_engine_and_place(tab: Tab) -> None:
     tab.settle()
 
 
+def test_a_double_click_sends_once(tab: Tab) -> None:
+    for number, prompt in enumerate((PROMPT, "Another prompt"), start=1):
+        tab.page.get_by_label("Prompt", exact=True).fill(prompt)
+        tab.page.get_by_role("button", name="Send", exact=True).dblclick()
+        tab.has(".gb-map", f"{number} open")
+        tab.page.wait_for_timeout(500)  # a second one would come late
+        tab.settle()
+        assert len(tab.log().events("request_submitted")) == number
+
+
 def test_a_preset_reaches_fields_that_are_not_open(tab: Tab) -> None:
     tab.page.get_by_role("button", name="Memory pressure").click()
     tab.has(".gb-note", "Memory pressure")
@@ -373,12 +383,12 @@ def test_what_is_sent_is_shown_whatever_was_looked_at(tab: Tab) -> None:
     tab.wait_for("s.header?.trace_id", own)
     tab.store("s.link.choose('shared')")
     tab.wait_for(f"Boolean(s.header) && s.header.trace_id !== '{own}'", True)
-    tab.send(PROMPT)
+    tab.send("Something else")
     tab.wait_for("[s.engine, s.header?.trace_id]", ["own", own])
     text = "(await (await s.link.traceFile()).text())"
     tab.store(f"s.openTrace({text}, 'saved.jsonl')")
     tab.wait_for("s.live", False)
-    tab.send(PROMPT)
+    tab.send("Another prompt")
     tab.wait_for("[s.live, s.header?.trace_id]", [True, own])
     tab.has(".gb-map", "3 open · 0 done")
 

@@ -20,7 +20,7 @@ from views.page.words import sentence
 
 SAMPLING = frozenset(field.name for field in dataclasses.fields(SamplingFields))
 _IDLE = "Send a prompt, then press Run, or Phase to go through one step piece by piece."
-_PRESSED_TWICE = "Pressed twice within a second, it was sent once: Requests has copies."
+_PRESSED_TWICE = "Pressed twice in a moment, it was sent once: Requests has copies."
 _NEXT = {
     "paused": "Press Run, or Phase to go through a step piece by piece.",
     "running": "The engine is running.",

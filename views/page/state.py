@@ -32,7 +32,7 @@ _SENDING = "gb-sending"
 _FIELDS = "gb-fields"
 
 FIRST_PROMPT = "The capital of France is"
-DOUBLE_CLICK_SECONDS = 1.0
+DOUBLE_CLICK_SECONDS = 0.6
 _clock = time.monotonic
 
 
