@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -204,3 +206,19 @@ def test_the_example_of_how_to_write_one_holds(tmp_path: Path, llm: AsyncLLM) ->
     example = readme.split("```markdown\n")[1].split("```\n")[0]
     lesson = load(write(tmp_path, example, "first-block"))
     assert check_lesson(lesson, llm, NAMES, (1, 2)).problems == []
+
+
+def test_a_choice_of_which_every_option_is_right_is_found(tmp_path: Path, llm: AsyncLLM) -> None:
+    lab = next(path for path in lesson_files() if path.parent.name == "labs")
+    text = lab.read_text()
+    assert "right: false" in text
+    lesson = load(write(tmp_path, text.replace("right: false", "right: true"), lab.stem))
+    problems = check_lesson(lesson, llm, NAMES, (1,)).problems
+    assert any("without-kv" in problem and "passes" in problem for problem in problems)
+
+
+def test_lessons_know_nothing_of_the_page() -> None:
+    program = "import lessons.__main__, sys; print(*{name.split('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not {"views", "streamlit"} & set(done.stdout.split())
