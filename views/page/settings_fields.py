@@ -42,8 +42,8 @@ _HELP = {
     "built, and that on the shape of the batch: a request can get another text beside others than "
     "alone. In bfloat16, 4 of 8 prompts did (SmolLM2, greedy, 32 tokens, alone and in a batch of "
     "8); in float16 and float32, none did. Another dtype takes memory for weights of its own. On a "
-    "CPU without float16 arithmetic, prompts take longer in it than in float32: 3 times, where it "
-    "was measured.",
+    "CPU without float16 arithmetic, prompts take far longer in it than in float32 (3 to 12 times, "
+    "measured).",
     "kv_cache_dtype": "Keys and values are rounded when they are written and widened when they are "
     "read: a block takes half the bytes of float32. float32 itself is there as auto, beside "
     "weights in float32.",
