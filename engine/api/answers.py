@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -46,7 +47,7 @@ def abort_streams(engine: AsyncLLM, streams: Sequence[RequestStream]) -> None:
             engine.abort_soon(rest)
 
 
-class Answer:
+class Answer(ABC):
     """The streams of one HTTP request, and how OpenAI words their outputs."""
 
     prefix = ""
@@ -93,17 +94,17 @@ class Answer:
 
     # -- what the two endpoints word differently --------------------------------------------------
 
+    @abstractmethod
     def choice(self, piece: Piece) -> dict[str, Any]:
         """A choice of the whole answer."""
-        raise NotImplementedError
 
+    @abstractmethod
     def chunk_choice(self, piece: Piece) -> dict[str, Any]:
         """A piece of a stream, as the choice of the chunk that brings it."""
-        raise NotImplementedError
 
-    def logprobs(self, piece: Piece) -> dict[str, Any] | None:
+    @abstractmethod
+    def logprobs(self, piece: Piece) -> dict[str, Any]:
         """The log-probabilities of a piece's tokens."""
-        raise NotImplementedError
 
     def openings(self) -> list[dict[str, Any]]:
         """Choices of the chunks that a stream begins with."""
@@ -244,7 +245,7 @@ class CompletionAnswer(Answer):
         """A piece of a stream, as the choice of the chunk that brings it."""
         return {**self.ending(piece), "text": piece.text}
 
-    def logprobs(self, piece: Piece) -> dict[str, Any] | None:
+    def logprobs(self, piece: Piece) -> dict[str, Any]:
         """With the place of each token in the choice's text."""
         stream = self.stream_of(piece.choice)
         offsets = self.offsets.setdefault(
@@ -274,7 +275,7 @@ class ChatAnswer(Answer):
         has_content = piece.text or piece.logprobs
         return {**self.ending(piece), "delta": {"content": piece.text} if has_content else {}}
 
-    def logprobs(self, piece: Piece) -> dict[str, Any] | None:
+    def logprobs(self, piece: Piece) -> dict[str, Any]:
         """Of the answer's tokens; a chat echoes no prompt."""
         return chat_logprobs(self.tokenizer, [item for item in piece.logprobs or () if item])
 

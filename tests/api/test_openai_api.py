@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +12,7 @@ import httpx
 import openai
 import pytest
 
-from engine.async_llm import AsyncLLM
+from engine.async_llm import TOKENIZING, AsyncLLM
 from engine.config import EngineConfig
 from engine.events import Event, PromptTextTooLong, PromptTooLong, RequestRefused
 from engine.model_loader import load_model
@@ -399,6 +401,21 @@ def test_a_client_that_goes_away_while_the_engine_is_paused(server: Server, stre
             answer.read()
     eventually(lambda: engine.num_unfinished == 0)
     assert engine.trace.state()["requests"]["r0"]["finish_reason"] == "abort"
+
+
+def test_a_client_that_goes_away_while_its_prompt_waits_to_be_read(server: Server) -> None:
+    key, engine = server.session()
+    go_on = threading.Event()
+    TOKENIZING.submit(go_on.wait, 20)
+    try:
+        with server.client(key) as client, pytest.raises(httpx.ReadTimeout):
+            client.post("/v1/completions", json={"prompt": "a"}, timeout=0.5)
+        time.sleep(1)  # the server looks four times a second whether its client is there
+    finally:
+        go_on.set()
+    TOKENIZING.submit(lambda: None).result(20)
+    engine.step()
+    assert engine.trace.state()["requests"] == {}
 
 
 def test_an_abort_from_the_page_ends_the_answer(server: Server) -> None:
