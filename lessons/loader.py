@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 import yaml
 from pydantic import ValidationError
 
-from lessons.format import Lesson, Place, Step, expressions
+from lessons.format import Lesson, Place
+from lessons.rules import KINDS, broken_rules
 
 FOLDER = Path(__file__).parent
-KINDS = {"tour": "tours", "lab": "labs"}
 _SECTION = re.compile(r"^## +(\S+) *$")
 _FENCE = "---"
 
@@ -112,7 +112,9 @@ def load(path: Path) -> Lesson:
         raise LessonError([Problem(path, 1, f"cannot be read: {error}")]) from None
     source = take_apart(path, text)
     lesson = _validate(source, _with_texts(source))
-    _check(source, lesson)
+    found = broken_rules(lesson, path)
+    if found:
+        raise LessonError([_at(source, place, message) for place, message in found])
     return lesson
 
 
@@ -251,79 +253,3 @@ _WORDINGS = {
     "union_tag_not_found": "`kind` is missing; add kind: number, choice or box",
     "union_tag_invalid": "there is no kind `{tag}`; there are {expected_tags}",
 }
-
-
-# -- what a single field cannot know -----------------------------------------------------------
-
-
-def _check(source: Source, lesson: Lesson) -> None:
-    """Raise LessonError with all that does not go together."""
-    found = [*_wrong_names(lesson), *_wrong_steps(lesson), *_wrong_place(source.path, lesson)]
-    if lesson.kind == "lab":
-        found += _wrong_lab(lesson)
-    if found:
-        raise LessonError([_at(source, place, message) for place, message in found])
-
-
-def _wrong_names(lesson: Lesson) -> Iterator[tuple[Place, str]]:
-    """Expressions that ask for values which there are not."""
-    known = list(lesson.variant)
-    for place, expression in expressions(lesson):
-        there = set(known) | ({"given"} if "questions" in place else set())
-        if place[0] == "variant":
-            there = set(known[: known.index(str(place[1]))])  # those above it
-        for name in sorted(expression.names - there):
-            listed = ", ".join(sorted(there)) or "none"
-            yield place, f"`{expression.text}`: there is no value `{name}` here; there are {listed}"
-
-
-def _wrong_steps(lesson: Lesson) -> Iterator[tuple[Place, str]]:
-    seen: set[str] = set()
-    began = False
-    for number, step in enumerate(lesson.steps):
-        here: Place = ("steps", number)
-        if step.id in seen:
-            yield (*here, "id"), f"a second step `{step.id}`; rename one of them"
-        seen.add(step.id)
-        if step.run is None:
-            continue
-        if number == 0:
-            yield (*here, "run"), "the first step cannot run the engine: say first what will happen"
-        if not began and not step.run.reset:
-            yield (*here, "run"), "the first run must begin with reset: true"
-        began = True
-
-
-def _wrong_place(path: Path, lesson: Lesson) -> Iterator[tuple[Place, str]]:
-    if path.parent.name in KINDS.values() and path.parent.name != KINDS[lesson.kind]:
-        yield ("kind",), f"a {lesson.kind} belongs in the folder {KINDS[lesson.kind]}"
-    if lesson.id != path.stem:
-        yield ("id",), f"the id must be the file's name: {path.stem}"
-
-
-def _wrong_lab(lesson: Lesson) -> Iterator[tuple[Place, str]]:
-    """A lab predicts, compares and explains, and helps in three levels."""
-    kinds = [step.kind for step in lesson.steps if step.kind != "read"]
-    order = [kind for n, kind in enumerate(kinds) if n == 0 or kinds[n - 1] != kind]
-    if order != ["predict", "compare", "explain"]:
-        yield (
-            ("steps",),
-            "a lab has steps of kind predict, compare and explain, in this order",
-        )
-    for number, step in enumerate(lesson.steps):
-        for place, message in _wrong_questions(lesson, number, step):
-            yield ("steps", number, "questions", *place), message
-
-
-def _wrong_questions(lesson: Lesson, number: int, step: Step) -> Iterator[tuple[Place, str]]:
-    for at, question in enumerate(step.questions):
-        if not question.hints:
-            yield (at,), f"question `{question.id}` of a lab needs hints in three levels"
-        if step.kind == "compare":
-            yield (at,), "a compare step asks nothing new; move the question"
-        if step.kind != "predict":
-            continue
-        target = lesson.step(question.compare_in or "")
-        if target is None or target <= number or lesson.steps[target].kind != "compare":
-            message = f"prediction `{question.id}` needs compare_in: the id of a later compare step"
-            yield (at,), message

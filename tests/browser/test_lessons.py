@@ -160,7 +160,7 @@ def test_the_lab_is_predicted_run_compared_and_explained(learner: Learner) -> No
     fields = side.locator("input[type=number]")
     fields.first.fill(str(prompt // size))
     side.get_by_role("button", name="Lock my predictions").click()
-    learner.reads("Fill in both")
+    learner.reads("Fill in every prediction")
     side.get_by_role("button", name="Hint 1 of 3").first.click()
     learner.reads("put a fence after every")
     fields.first.fill(str(prompt // size))  # the partly filled block is forgotten

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lessons.loader import KINDS, LessonError, lesson_files, load, load_each
+from lessons.loader import LessonError, lesson_files, load, load_each
+from lessons.rules import KINDS
 from tests.lessons.small import SMALL, small, write
 
 
@@ -94,6 +95,8 @@ def test_a_file_that_is_no_lesson_says_so(tmp_path: Path, text: str) -> None:
     ("change", "says"),
     [
         (("compare_in: prompt-computed", "compare_in: predict"), "needs compare_in"),
+        (("compare_in: answer-done\n", "\n"), "needs compare_in"),
+        (("kind: compare", "kind: read"), "the id of a later compare step"),
         (("kind: explain", "kind: read"), "predict, compare and explain"),
         (("        hints:\n          - Begin", "        hintz:\n          - Begin"), "`hints`"),
     ],

@@ -149,7 +149,7 @@ def _play(
         _trouble(now, player)
         return None
     try:
-        lesson_step.draw(player, llm, labels)
+        lesson_step.draw(player, labels)
         shown = _shown(now, player)
         _navigation(player, llm)
         return shown

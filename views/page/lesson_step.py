@@ -22,7 +22,7 @@ from views.page.guard import guarded
 Labels = dict[str, str]
 
 
-def draw(player: Player, llm: AsyncLLM, labels: Labels) -> None:
+def draw(player: Player, labels: Labels) -> None:
     """Draw the step at which the player is; the engine has done what it needs."""
     step, scope = player.step, player.scope()
     st.markdown(_text(step.text, scope, labels))
@@ -122,7 +122,7 @@ def _field(player: Player, asked: Asked, labels: Labels, disabled: bool = False)
             unit = question.unit or "a number"
             st.number_input(ask, value=given, step=1, key=key, placeholder=unit, disabled=disabled)
         case BoxQuestion():
-            if given is not None:
+            if given in labels:
                 st.session_state.setdefault(key, given)
             say, shown = "Click a box, or choose", labels.__getitem__
             st.selectbox(ask, list(labels), None, shown, key, placeholder=say, disabled=disabled)
@@ -171,7 +171,7 @@ def _predictions(player: Player, labels: Labels) -> None:
         st.caption("Your predictions are locked. The engine will show how it is.")
         return
     if any(player.attempts.get(asked.key) for asked in every):
-        st.warning("Fill in both before you lock them." if len(every) == 2 else "Fill in all.")
+        st.warning("Fill in every prediction before you lock them.")
     for number, asked in enumerate(every, 1):
         st.markdown(f"Stuck with prediction {number}?")
         _hints(player, asked, labels)
