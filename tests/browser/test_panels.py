@@ -756,12 +756,16 @@ TRACES_OF_EVENTS = (
 )
 
 
-def command_trace(facts: Any, reason: Any = None) -> Trace:
-    """A trace whose last word is an event that no workload has."""
+def command_trace(facts: Any, reason: Any = None, aside: bool = False) -> Trace:
+    """A trace whose last word is an event that no workload has.
+
+    Its patch says something of the work as well, unless it is beside that: a command without any
+    word of the work would not be on show once its event is deleted.
+    """
     trace = Trace.parse(text_of(workload_trace("01-single")).splitlines())
     trace.begin_phase(99, Phase.COMMAND)
     trace.event(facts, reason)
-    trace.end_phase({})
+    trace.end_phase({} if aside else {"command": {"number": 1}})
     return trace
 
 
@@ -859,7 +863,7 @@ def traces_with(kind: str, model: LoadedModel) -> Iterator[Trace]:
         yield command_trace(RequestRefused("r9"), PromptTooLong(999, 100))
         yield command_trace(RequestRefused("r9"), PromptTextTooLong(99_999, 81, 100))
     elif kind == "stats_logged":
-        yield command_trace(StatsLogged(10.0, 3.2, 12.5, 2, 1, 0, 0.25, 0.5))
+        yield command_trace(StatsLogged(10.0, 3.2, 12.5, 2, 1, 0, 0.25, 0.5), aside=True)
     elif kind == "engine_failed":
         yield command_trace(EngineFailed("the engine stopped in the phase `execute` (x)"))
     else:
