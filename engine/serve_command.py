@@ -93,7 +93,16 @@ _DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _API_SERVER = "vllm.entrypoints.openai.api_server"  # run by `python -m`, as of old
 _IMAGE = "vllm-openai"  # of Docker; what follows its name are arguments
-_SHELL = re.compile(r"\d*[<>]|[|&;]")
+# What a shell splits a line into. It sees a comment only where a word would begin.
+_PIECE = re.compile(
+    r"""
+    (?P<nothing> \#[^\n]* | \\[ \t]*\r?\n )
+    | (?P<operator> \d*[<>] | [|&;] )
+    | (?P<word> (?: (?!\\[ \t]*\r?\n)
+        (?: '[^']*' | "(?:\\.|[^"\\])*" | \\. | [^ \t\r\n|&;<>] ) )+ )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
@@ -199,19 +208,21 @@ def read_command(text: str, now: EngineConfig, model: str) -> ReadCommand:
 
 def _arguments(text: str, remarks: list[Remark]) -> list[str]:
     """The words that `vllm serve` would get from a shell."""
-    joined = re.sub(r"\\[ \t]*\r?\n", " ", text)
+    pieces = [piece for piece in _PIECE.finditer(text) if piece.lastgroup != "nothing"]
     try:
-        words = shlex.split(joined, comments=True)
+        words = [word for piece in pieces for word in shlex.split(piece[0])]
     except ValueError as error:  # a quote without its other half, or a backslash at the end
         raise ConfigError(f"command: it cannot be read as a shell would: {error}") from None
     start = _start(words)
-    end = next((i for i, word in enumerate(words) if i >= start and _SHELL.match(word)), None)
     for word in words[:start]:
         if _ASSIGNMENT.match(word):
             remarks.append(Remark(word, f"is an environment variable, and {_NO_EFFECT}"))
-    if end is not None:
-        remarks.append(Remark(" ".join(words[end:]), "is the shell's business, and left out"))
-    return words[start:end]
+    for end, piece in enumerate(pieces[start:], start):
+        if piece.lastgroup == "operator":
+            rest = " ".join(text[piece.start() :].split())
+            remarks.append(Remark(rest, "is the shell's business, and left out"))
+            return words[start:end]
+    return words[start:]
 
 
 def _start(words: list[str]) -> int:
@@ -255,7 +266,7 @@ def _option(word: str, rest: list[str]) -> Given:
     if equals:
         return Given(word, name, (value,), negated, dot + tail)
     if name in SWITCHES:
-        return Given(word, name, (), negated)
+        return Given(word, name, (), negated, dot + tail)
     most = 1 if name in ONE_VALUE else len(rest)
     values: list[str] = []
     while rest and len(values) < most and not _begins_option(rest[0]):
@@ -284,7 +295,7 @@ def _whole_name(written: str) -> tuple[str, bool]:
 
 
 def _begins_option(word: str) -> bool:
-    return word.startswith("-") and not re.fullmatch(r"-\d+(\.\d+)?", word)
+    return word.startswith("-") and not re.fullmatch(r"-(\d+|\d*\.\d+)", word)
 
 
 def _unknown(name: str) -> str:
@@ -320,6 +331,8 @@ def _differences(given: Given, named: bool) -> Iterator[Remark]:
 
 def _setting(option: Option, given: Given) -> dict[str, Any]:
     """The value that an option gives to its setting; ConfigError, worded as the form words it."""
+    if given.field:
+        raise ConfigError(f"{option.setting}: the option has no fields, and so no {given.field}")
     if option.name in SWITCHES:
         if given.values:
             raise ConfigError(

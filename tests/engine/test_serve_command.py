@@ -176,12 +176,32 @@ def test_commands_are_read_as_vllm_reads_them(text: str, settings: dict[str, Any
         ("A=1 vllm serve --seed 1", "is an environment variable"),
         ("vllm serve Qwen/Qwen3-0.6B", "start it with MODEL=Qwen/Qwen3-0.6B"),
         ("vllm serve --config x.yaml", "the file is not read"),
+        ("vllm serve --seed.a 3", "seed: the option has no fields"),
+        ("vllm serve --enforce-eager.a", "enforce_eager: the option has no fields"),
+        ("vllm serve --watermark -.5", "watermark: must be 0.0 or more (got -0.5)"),
     ],
 )
 def test_what_is_not_taken_over_is_named(text: str, said: str) -> None:
     found = read(text).remarks
     assert said in found[0].text
     assert found[0].written in " ".join(shlex.split(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("vllm serve --revision a#b --seed 3", ["--revision a#b"]),
+        ("vllm serve --revision '|a' --seed 3", ["--revision |a"]),
+        ("vllm serve --seed 3; vllm serve --seed 4", ["; vllm serve --seed 4"]),
+        ("vllm serve --seed 3&", ["&"]),
+        ("cd x && vllm serve --seed 3 2>&1 | tee log --seed 4", ["2>&1 | tee log --seed 4"]),
+        ("vllm serve \\\n # --seed 1 \\\n --seed 3", []),
+    ],
+)
+def test_a_line_is_split_as_a_shell_splits_it(text: str, written: list[str]) -> None:
+    found = read(text)
+    assert found.config == EngineConfig(seed=3)
+    assert [item.written for item in found.remarks] == written
 
 
 def test_a_wrong_value_changes_nothing_and_the_rest_is_taken() -> None:
