@@ -110,7 +110,7 @@ def capture(size: int, model: LoadedModel, kv_cache: KVCache) -> CapturedGraph:
             )
             replay = graph.replay(inputs, kv_cache)
             if not torch.equal(eager.logits, replay.logits):
-                raise CannotRecord("a replay of its forward does not give the same logits")
+                raise CannotRecord("a replay of it gives other logits")
             eager_us.append(eager.times.total_us)
             replay_us.append(replay.times.total_us)
     return CapturedGraph(

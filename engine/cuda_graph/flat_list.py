@@ -47,8 +47,8 @@ class FlatList:
     def __init__(self, ops: list[RecordedOp], inputs: Sequence[Tensor], output: Tensor):
         replayed, self.num_views, self.num_folded = classify(ops, inputs)
         self.output = output
+        self.segments = segments_of(replayed)  # first: it tries operations on what was recorded
         self.num_bytes = share_memory(ops, replayed, output) + sum(t.nbytes for t in inputs)
-        self.segments = segments_of(replayed)
 
     def replay(
         self, backend: AttentionBackend, layers: Sequence[Tensor], spent: dict[str, float]
@@ -76,12 +76,12 @@ def classify(ops: list[RecordedOp], inputs: Iterable[Tensor]) -> Classified:
     changed = set[int]().union(*(storages(op.changed()) for op in ops))
     varying = storages(inputs) | changed
     if changed - made:
-        raise CannotRecord("its forward changes tensors that outlive it")
+        raise CannotRecord("it changes tensors that outlive it")
     replayed: list[RecordedOp] = []
     views = folded = 0
     for op in ops:
         if op.func is not None and torch.Tag.nondeterministic_seeded in op.func.tags:
-            raise CannotRecord(f"{op.name} draws random numbers")
+            raise CannotRecord(f"it draws random numbers ({op.name})")
         reads, writes = storages(op.inputs()), storages(op.outputs())
         if not varying & (reads | writes):
             folded += 1
@@ -105,7 +105,7 @@ def check_recordable(op: RecordedOp) -> None:
     if torch.Tag.data_dependent_output in tags or (
         torch.Tag.dynamic_output_shape in tags and by_value
     ):
-        raise CannotRecord(f"{op.name} lets the values of tensors decide what runs")
+        raise CannotRecord(f"what runs depends on values of tensors ({op.name})")
 
 
 # --- memory ------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def out_form(op: RecordedOp) -> Callable[..., Any] | None:
     for function in filter(None, named):
         try:
             function(*op.args, **op.kwargs, out=op.result)
-        except (TypeError, RuntimeError):
+        except (TypeError, RuntimeError, IndexError):
             continue
         form: Callable[..., Any] = function
         return form
