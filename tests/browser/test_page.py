@@ -188,7 +188,7 @@ def check_graph(tab: Tab, log: Log) -> None:
     steps = [
         [
             str(event["step"]),
-            "eager" if event["facts"]["mode"] == "NONE" else re.compile(r"(?i)replay|graph"),
+            "eager" if event["facts"]["mode"] == "NONE" else event["facts"]["mode"],
             str(event["facts"]["num_tokens"]),
         ]
         for event in log.events("step_dispatched")

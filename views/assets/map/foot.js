@@ -54,6 +54,7 @@ function freeWidth(map, width, height) {
 /** What is drawn, in the map's units. @param {ArchitectureMap} map @returns {Area[]} */
 function obstacles(map) {
   const { small } = map.text.sizes;
+  /** @type {Area[]} */
   const areas = [...map.page.boundaries];
   for (const { geo } of map.boxes.values()) areas.push({ ...geo, h: geo.h + DRAWER });
   for (const line of map.lines) {

@@ -44,8 +44,8 @@ export const REASON_PHRASES = {
     `${does(r.num_prompt_tokens, "prompt token", "leaves", "leave")} no room for one more within ` +
     `${r.max_model_len}`,
   prompt_text_too_long: (r) =>
-    `its text has ${plural(r.num_characters, "character")}, and with at most ${r.longest_token} a ` +
-    `token that leaves no room for one more token within ${r.max_model_len}`,
+    `its text has ${plural(r.num_characters, "character")}, and with at most ` +
+    `${r.longest_token} a token that leaves no room for one more token within ${r.max_model_len}`,
   prefill_in_batch: (r) =>
     `${does(r.prefill_tokens, "prefill token", "is", "are")} in the batch; ` +
     "a full graph is for pure decode batches only",
