@@ -135,26 +135,36 @@ def test_weights_that_do_not_fit_are_refused(
     llm.thread.stop()
 
 
-@pytest.mark.parametrize("dtype", HALVES)
-def test_every_figure_of_the_log_is_of_the_dtype_that_runs(
-    tiny_model: LoadedModel, dtype: str
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize(
+    ("settings", "weights", "cache"), [(("dtype",), 2, 2), (("kv_cache_dtype",), 1, 2)]
+)
+def test_every_figure_of_the_log_is_of_the_dtypes_that_run(
+    tiny_model: LoadedModel, half: str, settings: tuple[str, ...], weights: int, cache: int
 ) -> None:
-    logs = {}
-    llm = AsyncLLM(tiny_model)
-    for name in ("auto", dtype):
-        llm.reset(EngineConfig.parse({"dtype": name}))
-        llm.submit("Hello", SamplingParams(max_tokens=2, ignore_eos=True))
-        llm.step()
-        logs[name] = llm.trace
-    facts = {name: log.header.model for name, log in logs.items()}
-    assert (facts["auto"]["dtype"], facts["auto"]["kv_cache_dtype"]) == ("float32", "float32")
-    assert (facts[dtype]["dtype"], facts[dtype]["kv_cache_dtype"]) == (dtype, dtype)
-    for figure in ("weight_bytes", "kv_bytes_per_token"):
-        assert facts[dtype][figure] * 2 == facts["auto"][figure]
-    for kind in (WeightsRead, KVWritten, PagesRead):
-        whole, half = (facts_of(kind, logs[name]) for name in ("auto", dtype))
-        assert whole and [f.num_bytes for f in whole] == [2 * f.num_bytes for f in half]
+    before = log_of(tiny_model, EngineConfig())
+    after = log_of(tiny_model, EngineConfig.parse(dict.fromkeys(settings, half)))
+    whole, less = before.header.model, after.header.model
+    assert (whole["dtype"], whole["kv_cache_dtype"]) == ("float32", "float32")
+    assert less["dtype"] == ("float32" if weights == 1 else half)
+    assert less["kv_cache_dtype"] == half
+    assert whole["weight_bytes"] == weights * less["weight_bytes"]
+    assert whole["kv_bytes_per_token"] == cache * less["kv_bytes_per_token"]
+    for kind, times in ((WeightsRead, weights), (KVWritten, cache), (PagesRead, cache)):
+        sizes = [fact.num_bytes for fact in facts_of(kind, before)]
+        assert sizes and sizes == [times * fact.num_bytes for fact in facts_of(kind, after)]
+
+
+def log_of(model: LoadedModel, config: EngineConfig) -> Trace:
+    """What an engine logs of one step; its pool takes the bytes that its log says."""
+    llm = AsyncLLM(model, config)
+    llm.submit("Hello", SamplingParams(max_tokens=2, ignore_eos=True))
+    llm.step()
+    pool = sum(layer.nbytes for layer in llm.core.runner.kv_cache.layers)  # type: ignore[attr-defined]
+    tokens = llm.config.num_gpu_blocks * llm.config.block_size
+    assert pool == tokens * llm.trace.header.model["kv_bytes_per_token"]
     llm.thread.stop()
+    return llm.trace
 
 
 def facts_of(kind: type[Any], log: Trace) -> list[Any]:
