@@ -393,6 +393,30 @@ def test_what_is_sent_is_shown_whatever_was_looked_at(tab: Tab) -> None:
     tab.has(".gb-map", "3 open · 0 done")
 
 
+def test_another_document_is_opened_by_one_tab_alone(tab: Tab, server_url: str) -> None:
+    page = tab.page
+    weather = ROOT / "tests" / "documents" / "weather-stations.architecture.json"
+    page.get_by_role("button", name="Document").click()
+    upload = page.locator("[data-testid=stFileUploader] input")
+    upload.set_input_files(weather)
+    tab.has(".gb-document", "None of its boxes is a part of the engine")
+    upload.set_input_files({"name": "b.json", "mimeType": "text/json", "buffer": b"{"})
+    tab.has(".gb-refused", "b.json is not drawn")
+    tab.has(".gb-diagnostics", "json/syntax")
+    page.locator(".gb-brand").click()
+    tab.has(".gb-tab", "A Reading")
+    assert page.locator(".gb-box.is-static").count() == 13
+    tab.has("#gb-panel", "Your engine goes on all the same")
+    tab.send(PROMPT, max_tokens=1)
+    assert tab.log().header["document"] == "Weather Stations of a Valley"
+    other = Tab(page.context.new_page(), server_url).open()
+    assert other.page.locator(".gb-box.is-static").count() == 0
+    page.get_by_role("button", name="Back to the engine's own map").click()
+    tab.has(".gb-tab", "Prefill")
+    assert page.locator(".gb-box.is-static").count() == 0
+    tab.settle()
+
+
 def test_ctrl_enter_sends_and_bad_input_keeps_the_text(tab: Tab) -> None:
     box = tab.page.get_by_label("Prompt", exact=True)
     box.fill("word " * 3000)

@@ -170,6 +170,16 @@ def test_a_server_can_start_with_another_document(
     assert "vLLM" in title(page)
 
 
+def test_a_first_document_that_is_not_there_says_so_and_offers_the_engines_map(
+    key: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCUMENT", str(folder / "none.json"))
+    page = open_page()
+    assert "file/unreadable" in words(page)
+    page.button(key="gb-document-home").click().run()
+    assert "vLLM" in title(page)
+
+
 def test_the_log_names_the_document_beside_it(key: str, served: Sessions, folder: Path) -> None:
     write(folder / "mine.json", with_value("meta", "title", "Mine"))
     page = open_page()
