@@ -2,7 +2,7 @@
 
 `PageDocument` is the contract with the page's JavaScript, which draws it and computes nothing.
 All positions are in the units of `view_box`; `label_at` is the middle of a label's text and
-`label_size` its estimated extent at 11 px.
+`label_size` its estimated extent.
 """
 
 from __future__ import annotations
@@ -294,6 +294,7 @@ def _connections(
 ) -> list[PageConnection]:
     lines = routing.route(document, boxes)
     spots = labels.place(document, boxes, lines, frames)
+    letters = labels.letters_of(boxes)
     result: list[PageConnection] = []
     for number, own in enumerate(document.connection_ids()):
         edge, spot = document.connections[number], spots[number]
@@ -307,7 +308,7 @@ def _connections(
                 "width": edge.width,
                 "points": [_rounded(point) for point in lines[number]],
                 "label_at": None if spot is None else _rounded(spot),
-                "label_size": None if spot is None else list(labels.size(edge.label or "")),
+                "label_size": spot and list(labels.size(edge.label or "", letters)),
                 "live": bindings.connections.get(own),
             }
         )

@@ -12,7 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from views.document.geometry import Box, BoxIndex, LineIndex, Point, centred, length, segments
+from views.document.geometry import (
+    Box,
+    BoxIndex,
+    LineIndex,
+    Point,
+    around,
+    centred,
+    length,
+    segments,
+)
 from views.document.model import Component, Connection, Document
 
 HEIGHT = 16.0
@@ -27,6 +36,7 @@ APART = 6.0  # between a label and the line of another connection
 PATIENCE, LEAST_PATIENCE = 10_000, 12  # places weighed: in all, and at least for each label
 STRAY = 14.0  # so far from another line, and not from its own, a label seems to be the other's
 TAG_STRIP = 18.0  # the page writes a box's tag above it
+USUAL_WIDTH, WIDEST_LETTERS = 1400.0, 1.45
 TITLE_STRIP, TITLE_INSET = 26.0, 24.0  # and a frame's title in its upper left
 LIVE_STRIP = 22.0  # and its live value below
 
@@ -35,10 +45,15 @@ _RINGS = (*range(8, 121, 8), *range(144, 401, 24), *range(480, 1201, 80))
 _AROUND = ((0, -1), (0, 1), (-1, 0), (1, 0), (-1, -1), (1, -1), (-1, 1), (1, 1))
 
 
-def size(text: str) -> tuple[float, float]:
-    """Return the estimated width and height of a label."""
+def size(text: str, letters: float = 1.0) -> tuple[float, float]:
+    """Return the estimated width and height of a label; `letters` is how wide they are drawn."""
     wide = sum(1 for letter in text if unicodedata.east_asian_width(letter) in "WF")
-    return max(20.0, (len(text) + wide * 0.8) * LETTER + PADDING), HEIGHT
+    return max(20.0, (len(text) + wide * 0.8) * LETTER * letters + PADDING), HEIGHT
+
+
+def letters_of(boxes: dict[str, Box]) -> float:
+    """Return how wide letters are drawn: a wide map is made smaller, and its letters less so."""
+    return min(WIDEST_LETTERS, max(1.0, around(boxes.values()).w / USUAL_WIDTH))
 
 
 @dataclass
@@ -51,6 +66,7 @@ class _Scene:
     lines: LineIndex
     highest: float  # above this there is no box
     patience: int  # so many free places are weighed for a label
+    letters: float
 
     def blocked(self, area: Box) -> bool:
         return bool(self.boxes.near(area.grown(CLEAR)))
@@ -75,15 +91,23 @@ def place(
     document: Document, boxes: dict[str, Box], lines: list[list[Point]], frames: list[Box]
 ) -> list[Point | None]:
     """Return where every label stands; None where a connection has none."""
+    letters = letters_of(boxes)
     titles = [
-        Box(frame.x, frame.y, min(frame.w, size(boundary.label)[0] + TITLE_INSET), TITLE_STRIP)
+        Box(
+            frame.x,
+            frame.y,
+            min(frame.w, size(boundary.label, letters)[0] + TITLE_INSET),
+            TITLE_STRIP,
+        )
         for boundary, frame in zip(document.boundaries, frames, strict=True)
     ]
     soft = [strip for c in document.components for strip in _strips(c, boxes[c.id])]
     highest = min(box.y for box in boxes.values())
     solid = BoxIndex(boxes.values())
     patience = max(LEAST_PATIENCE, PATIENCE // max(1, len(lines)))
-    scene = _Scene(solid, BoxIndex(soft), BoxIndex(titles), LineIndex(lines), highest, patience)
+    scene = _Scene(
+        solid, BoxIndex(soft), BoxIndex(titles), LineIndex(lines), highest, patience, letters
+    )
     result: list[Point | None] = [None] * len(lines)
     # Wishes first: who asked for a place has it before those that have none in mind.
     order = sorted(range(len(lines)), key=lambda i: not _has_wish(document.connections[i]))
@@ -91,12 +115,12 @@ def place(
         edge = document.connections[number]
         if edge.label:
             result[number] = spot = _settle(scene, number, edge, lines[number])
-            scene.labels.add(centred(spot, *size(edge.label)))
+            scene.labels.add(centred(spot, *size(edge.label, letters)))
     return result
 
 
 def _settle(scene: _Scene, number: int, edge: Connection, line: list[Point]) -> Point:
-    extent = size(edge.label or "")
+    extent = size(edge.label or "", scene.letters)
     wish = _wish(edge, line, extent)
     area = centred(wish, *extent)
     if _has_wish(edge) and not scene.blocked(area) and not scene.hidden(area):

@@ -54,10 +54,12 @@ def shown() -> Shown:
     """Return what this visitor looks at; a file that was spoilt since leaves the last good map."""
     chosen = st.session_state.get(_CHOSEN)
     refused = st.session_state.get(_REFUSED)
-    if isinstance(chosen, Opened) and chosen.path is None:
-        return Shown(chosen, refused)
-    path = chosen.path if isinstance(chosen, Opened) and chosen.path else start_document()
-    now = open_file(path, chosen.name if isinstance(chosen, Opened) else path.name)
+    path, name = start_document(), start_document().name
+    if isinstance(chosen, Opened):
+        if chosen.path is None:
+            return Shown(chosen, refused)
+        path, name = chosen.path, chosen.name
+    now = open_file(path, name)
     last = st.session_state.get(_LAST)
     if now.page is None and isinstance(last, Opened) and last.path == path:
         return Shown(last, Refused(now.name, now.result.diagnostics))

@@ -69,13 +69,13 @@ const NEEDED = { requests: "status", blocks: "ref_cnt" };
 /** @param {number} blocks in the pool @returns {Check} */
 function stateOf(blocks) {
   const block = whole(0, blocks - 1);
-  const block_key = (/** @type {string} */ name, /** @type {string} */ place) =>
+  const blockKey = (/** @type {string} */ name, /** @type {string} */ place) =>
     index(name, place) || block(Number(name), place);
   const queue = (/** @type {Check} */ member) =>
     shape({ length: whole(0), head: member, tail: member });
   return shape({
     blocks: mapOf(
-      block_key,
+      blockKey,
       shape({ ref_cnt: whole(0, 65_535), null_block: flag, hash: text, prev: block, next: block }),
     ),
     requests: mapOf(anyKey, shape({ ...REQUEST, block_table: mapOf(index, block) })),
