@@ -82,8 +82,8 @@ class _Scene:
             return cost
         # A foreign line weighs when it is near: between two lanes nobody knows whose label it is.
         cost += 120.0 * len(self.lines.crossing(area.grown(APART)) - {own})
-        around = self.lines.crossing(area.grown(STRAY))
-        cost += 60.0 * (own not in around and bool(around))
+        close = self.lines.crossing(area.grown(STRAY))
+        cost += 60.0 * (own not in close and bool(close))
         return cost + 25.0 * (own in self.lines.crossing(area))
 
 
