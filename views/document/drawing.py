@@ -294,7 +294,7 @@ def _connections(
 ) -> list[PageConnection]:
     lines = routing.route(document, boxes)
     spots = labels.place(document, boxes, lines, frames)
-    letters = labels.letters_of(boxes)
+    letters = labels.letters_of(document)
     result: list[PageConnection] = []
     for number, own in enumerate(document.connection_ids()):
         edge, spot = document.connections[number], spots[number]

@@ -17,7 +17,6 @@ from views.document.geometry import (
     BoxIndex,
     LineIndex,
     Point,
-    around,
     centred,
     length,
     segments,
@@ -36,7 +35,7 @@ APART = 6.0  # between a label and the line of another connection
 PATIENCE, LEAST_PATIENCE = 10_000, 12  # places weighed: in all, and at least for each label
 STRAY = 14.0  # so far from another line, and not from its own, a label seems to be the other's
 TAG_STRIP = 18.0  # the page writes a box's tag above it
-USUAL_WIDTH, WIDEST_LETTERS = 1400.0, 1.45
+WIDE_LETTERS = 1.25
 TITLE_STRIP, TITLE_INSET = 26.0, 24.0  # and a frame's title in its upper left
 LIVE_STRIP = 22.0  # and its live value below
 
@@ -51,9 +50,13 @@ def size(text: str, letters: float = 1.0) -> tuple[float, float]:
     return max(20.0, (len(text) + wide * 0.8) * LETTER * letters + PADDING), HEIGHT
 
 
-def letters_of(boxes: dict[str, Box]) -> float:
-    """Return how wide letters are drawn: a wide map is made smaller, and its letters less so."""
-    return min(WIDEST_LETTERS, max(1.0, around(boxes.values()).w / USUAL_WIDTH))
+def letters_of(document: Document) -> float:
+    """Return how wide to take letters: as a small screen draws them, where we place the boxes.
+
+    Who places boxes by hand has seen where the labels stand, at 11 px.
+    """
+    ours = any(c.pos is None and c.row is None for c in document.components)
+    return WIDE_LETTERS if ours else 1.0
 
 
 @dataclass
@@ -91,7 +94,7 @@ def place(
     document: Document, boxes: dict[str, Box], lines: list[list[Point]], frames: list[Box]
 ) -> list[Point | None]:
     """Return where every label stands; None where a connection has none."""
-    letters = letters_of(boxes)
+    letters = letters_of(document)
     titles = [
         Box(
             frame.x,

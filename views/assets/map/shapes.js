@@ -154,9 +154,9 @@ export function labelSpot(item, points, wide, size) {
     };
   }
   const half = (item.label_size?.[0] ?? wide) / 2 - 4;
-  if (x > a[0] + 4)
+  if (x - half > a[0])
     return { x: round(Math.max(x - half, a[0] + 7)), y: baseline, anchor: "start", away: 1 };
-  if (x < a[0] - 4)
+  if (x + half < a[0])
     return { x: round(Math.min(x + half, a[0] - 7)), y: baseline, anchor: "end", away: 1 };
   return { x, y: baseline, anchor: "middle", away: 1 };
 }
