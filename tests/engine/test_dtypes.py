@@ -107,6 +107,22 @@ def test_weights_are_converted_once_and_freed_with_their_last_engine(dtype: str)
     assert weak() is None
 
 
+def test_an_engine_that_replayed_graphs_lets_go_of_its_weights(tiny_model: LoadedModel) -> None:
+    config = EngineConfig(dtype="bfloat16")
+    llm = AsyncLLM(tiny_model, config)
+    llm.submit("Hello", SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True))
+    while llm.status.has_work:
+        llm.step()
+    assert facts_of(GraphReplayed, llm.trace)
+    weak = weakref.ref(in_dtype(tiny_model, config).model)
+    gc.collect()
+    assert weak() is not None
+    llm.reset(EngineConfig())
+    gc.collect()
+    assert weak() is None
+    llm.thread.stop()
+
+
 def test_a_conversion_leaves_ties_buffers_and_the_loaded_model_alone(
     tiny_model: LoadedModel,
 ) -> None:
