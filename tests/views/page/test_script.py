@@ -376,27 +376,28 @@ def test_a_model_that_cannot_be_loaded_is_explained(monkeypatch: pytest.MonkeyPa
 def test_a_broken_document_is_shown_with_what_to_mend(
     server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from views import architecture
-
     broken = tmp_path / "architecture.json"
     broken.write_text('{"schema_version": 1, "diagram_type": "architecture", "meta": {}}')
-    monkeypatch.setattr(architecture, "DEFAULT_DOCUMENT", broken)
+    monkeypatch.setenv("DOCUMENT", str(broken))
     page = open_page()
-    said = "\n".join(str(item.value) for item in page.error)
-    assert "$.meta.title" in said and "To mend it" in said
+    assert "The map cannot be drawn" in [item.value for item in page.subheader]
+    assert "$.meta.title" in words(page) and "To mend it" in words(page)
 
 
 def test_remarks_for_the_documents_author_are_folded(server: Server) -> None:
     page = open_page()
-    assert "0 errors." in words(page) and not page.error
-    notes = [box for box in page.expander if "for the author of the document" in box.label]
-    assert len(page.warning) == sum(len(box.warning) for box in notes)
+    [notes] = [box for box in page.expander if "for the author of the document" in box.label]
+    folded = "\n".join(str(item.proto.body) for item in notes.get("html"))
+    assert folded.count("listitem") == int(notes.label.split()[0]) > 0
+    assert words(page).count("listitem") == folded.count("listitem")
+    assert 'data-severity="error"' not in folded
 
 
 def test_an_edited_document_and_edited_sources_are_seen(
     server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from views import architecture
+    from views.page import documents
 
     document, sources = tmp_path / "architecture.json", tmp_path / "architecture.sources.json"
     document.write_text(architecture.DEFAULT_DOCUMENT.read_text("utf-8"))
@@ -404,11 +405,10 @@ def test_an_edited_document_and_edited_sources_are_seen(
 
     def load(path: Path) -> architecture.LoadResult:
         loaded.append(path)
-        return load_document(path)
+        return architecture.load_document(path)
 
-    load_document = architecture.load_document
-    monkeypatch.setattr(architecture, "DEFAULT_DOCUMENT", document)
-    monkeypatch.setattr(architecture, "load_document", load)
+    monkeypatch.setenv("DOCUMENT", str(document))
+    monkeypatch.setattr(documents, "load_document", load)
     page = settled(open_page().run())
     assert len(loaded) == 1
     sources.write_text('{"components": {}}')
