@@ -164,8 +164,7 @@ def test_logits_outlive_the_next_replay() -> None:
     logits = engine.runner._logits
     assert logits is not None
     kept = logits.clone()
-    other = decoding(tiny("llama"), 1)
-    other.run()
+    decoding(tiny("llama"), 2).run()
     assert torch.equal(logits, kept)
 
 
@@ -300,12 +299,17 @@ def test_a_capture_writes_to_nothing_but_block_0() -> None:
 
 def test_what_lies_in_block_0_matters_to_nobody() -> None:
     model = tiny("llama")
-    engine = decoding(model, 3)
+    engine = Engine(model, block_size=4, max_num_batched_tokens=64)
+    prompts = {"a": [5], "b": [5, 6, 7, 8], "c": [5, 6, 7, 8, 9]}  # on one, two and two pages
+    for key, prompt in prompts.items():
+        engine.add(key, prompt, max_tokens=6)
+    engine.core.step()
+    engine.core.step()  # what has to be captured is captured
     for layer in engine.runner.kv_cache.layers:
         layer[:, 0] = float("nan")
     outputs = engine.run()
-    for key, request in engine.requests.items():
-        assert outputs[key] == plain_greedy(model, request.all_token_ids[:4], 6)
+    for key, prompt in prompts.items():
+        assert outputs[key] == plain_greedy(model, prompt, 6)
 
 
 # --- what cannot be captured --------------------------------------------------------------------
