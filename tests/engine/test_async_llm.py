@@ -585,6 +585,22 @@ def test_sequences_share_the_blocks_of_their_prompt(make: Make) -> None:
     assert look_ups == [0, 12, 12]
 
 
+def test_sequences_of_one_priority_do_not_preempt_each_other_for_ever(make: Make) -> None:
+    engine = make(
+        block_size=4,
+        num_gpu_blocks=9,
+        long_prefill_token_threshold=3,
+        scheduling_policy="priority",
+        enable_prefix_caching=False,
+        scheduler_reserve_full_isl=False,
+    )
+    stream = engine.submit("0123456789abcdef", SEVERAL)
+    for _ in range(200):
+        engine.step()
+    assert engine.stats.num_preemptions > 1
+    assert stream.ended
+
+
 def test_the_prompt_s_cached_tokens_are_those_of_the_first_sequence(make: Make) -> None:
     engine = make(running=True, block_size=4, max_num_batched_tokens=128)
     stream = engine.submit("0123456789abc", SEVERAL)
