@@ -521,7 +521,10 @@ class WeightsRead(NamedTuple):
 
 @at("gpu-runner")
 class ModulesTimed(NamedTuple):
-    """Where the forward's time went, by kind of module: measured, children not counted twice."""
+    """Where the forward's time went, by kind of module: measured, children not counted twice.
+
+    A replay calls no module: its calls are those that were recorded.
+    """
 
     kinds: tuple[str, ...]
     calls: tuple[int, ...]

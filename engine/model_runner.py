@@ -322,7 +322,7 @@ class ModelRunner:
         log(ModulesTimed(times.kinds, times.calls, times.durations_us))
         log(
             AttentionRun(forward.attention, model.num_layers, batch.num_tokens),
-            duration_us=times.duration_us("attention"),
+            duration_us=times.duration_us("attention") or None,  # a CUDA graph does not tell
         )
         log(KVWritten(batch.num_tokens, batch.num_tokens * spec.bytes_per_token))
         for item, table, seq_len in zip(

@@ -18,10 +18,9 @@ from engine.cuda_graph.operations import OperationList
 from engine.cuda_graph.recorded_graph import RecordedGraph
 from engine.cuda_graph.recorder import CannotRecord
 from engine.events import GraphCaptured
-from engine.forward import Forward, ModelInputs, context_of, run_eagerly
+from engine.forward import Forward, ModelInputs
 from engine.kv_cache import KVCache
 from engine.model_loader import LoadedModel
-from engine.module_timer import ModuleTimer
 from engine.paged_attention import PagedAttentionMetadata
 
 
@@ -34,6 +33,9 @@ class DecodeGraph(Protocol):
 
     def replay(self, inputs: ModelInputs, kv_cache: KVCache) -> Forward:
         """The forward over at most `size` rows, padded; the logits are the caller's own."""
+
+    def run_eagerly(self, inputs: ModelInputs, model: LoadedModel, kv_cache: KVCache) -> Forward:
+        """The same by the model's modules, over exactly `size` rows."""
 
 
 class CapturedGraph(NamedTuple):
@@ -105,9 +107,7 @@ def capture(size: int, model: LoadedModel, kv_cache: KVCache) -> CapturedGraph:
     with torch.inference_mode():
         for variant in (1, 2):
             inputs = made_up_rows(size, variant, model, kv_cache)
-            eager = run_eagerly(
-                model, inputs, context_of(inputs, kv_cache, ModuleTimer.of(model.model))
-            )
+            eager = graph.run_eagerly(inputs, model, kv_cache)
             replay = graph.replay(inputs, kv_cache)
             if not torch.equal(eager.logits, replay.logits):
                 raise CannotRecord("a replay of it gives other logits")

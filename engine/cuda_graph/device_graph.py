@@ -12,7 +12,6 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from engine.cuda_graph.flat_list import classify, runs_of, span_of
 from engine.cuda_graph.operations import OperationList
@@ -47,7 +46,7 @@ class DeviceGraph:
         self._graph: Any = torch.cuda.CUDAGraph()
         before = torch.cuda.memory_allocated(device)
         with torch.no_grad(), torch.cuda.graph(self._graph, pool=memory_pool()):
-            self._logits = self._run(model, kv_cache)
+            self._logits = self._run(model, kv_cache).logits
         own = torch.cuda.memory_allocated(device) - before
         inputs_of_graph = (self._input_ids, self._positions, self._slots, self._pages)
         self.num_bytes = own + self._seq_lens.nbytes + sum(t.nbytes for t in inputs_of_graph)
@@ -62,6 +61,11 @@ class DeviceGraph:
         spent = {"other": time.perf_counter() - began}
         times = ModuleTimes.of(("other",), (0,), spent)
         return Forward(logits, times, TorchPagedAttention.name)
+
+    def run_eagerly(self, inputs: ModelInputs, model: LoadedModel, kv_cache: KVCache) -> Forward:
+        """As `DecodeGraph.run_eagerly`: over the same pages, masked ones too, for equal bits."""
+        self._fill(inputs)
+        return self._run(model, kv_cache)
 
     def _fill(self, inputs: ModelInputs) -> None:
         """Rows to spare are token 0 of a request of one token, in block 0."""
@@ -104,7 +108,7 @@ class DeviceGraph:
 
     def _run(
         self, model: LoadedModel, kv_cache: KVCache, recorder: Recorder | None = None
-    ) -> Tensor:
+    ) -> Forward:
         """The forward over the static buffers, its attention as well."""
         context = context_of(self._inputs, kv_cache, ModuleTimer.of(model.model))
         context.backend = TorchPagedAttention(
@@ -122,7 +126,7 @@ class DeviceGraph:
         )
         if recorder is not None:
             context.backend = RecordedAttention(recorder, context.backend, kv_cache.layers)
-        return run_eagerly(model, self._inputs, context).logits
+        return run_eagerly(model, self._inputs, context)
 
 
 @cache

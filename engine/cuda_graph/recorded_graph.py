@@ -50,6 +50,11 @@ class RecordedGraph:
             views=self._list.num_views,
         )
 
+    def run_eagerly(self, inputs: ModelInputs, model: LoadedModel, kv_cache: KVCache) -> Forward:
+        """As `DecodeGraph.run_eagerly`."""
+        context = context_of(inputs, kv_cache, ModuleTimer.of(model.model))
+        return run_eagerly(model, inputs, context)
+
     def replay(self, inputs: ModelInputs, kv_cache: KVCache) -> Forward:
         """As `DecodeGraph.replay`. Rows of padding are token 0 at position 0."""
         began = time.perf_counter()

@@ -43,7 +43,7 @@ export function timesParts(data) {
 }
 
 /** @param {Model} data @param {string} where */
-function forwardParts({ modules, forward, nothingRan }, where) {
+function forwardParts({ modules, forward, nothingRan, replay }, where) {
   const rows = modules.filter((item) => item.us > 0);
   if (forward?.us === undefined || !rows.length) {
     const text = nothingRan
@@ -65,7 +65,7 @@ function forwardParts({ modules, forward, nothingRan }, where) {
       { class: "gbp-stack", role: "presentation" },
       ...rows.map((item) => segment(item, sum)),
     ),
-    el("ul", { class: "gbp-kinds" }, ...rows.map((item) => kindItem(item, sum, where))),
+    el("ul", { class: "gbp-kinds" }, ...rows.map((item) => kindItem(item, sum, where, replay ? "recorded call" : "call"))),
   ];
 }
 
@@ -88,10 +88,10 @@ function segment(item, sum) {
 
 /**
  * @param {ModuleTime} item @param {number} sum
- * @param {string} where
+ * @param {string} where @param {string} noun a replay runs what was recorded of modules' calls
  */
-function kindItem(item, sum, where) {
-  const calls = item.calls ? plural(item.calls, "call") : "";
+function kindItem(item, sum, where, noun) {
+  const calls = item.calls ? plural(item.calls, noun) : "";
   return el(
     "li",
     {},
