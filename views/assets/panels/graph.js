@@ -82,7 +82,7 @@ class GraphPanel {
     const colours = this.redraw.colours.get();
     const { width } = this.redraw.size(this.element);
     // Canvases first: a font set on a canvas makes the browser work through changed elements.
-    if (width > 0) this.strip.draw(data.batch, colours, width);
+    if (width > 0) this.strip.draw(data.batch, colours, width, data.dispatch?.padding ?? 0);
     if (width > 0) this.history.draw(data, colours, width);
     this.sentence.update();
     this.dispatch.replaceChildren(...dispatchParts(data));

@@ -21,6 +21,7 @@ export class BatchStrip {
     this.tip = new Tip(root);
     /** @type {Model["batch"]} */
     this.batch = null;
+    this.padding = 0;
     this.cell = 20;
     this.plane.canvas.addEventListener("mousemove", (event) => this.hover(event));
     this.plane.canvas.addEventListener("mouseleave", () => this.tip.hide());
@@ -30,14 +31,18 @@ export class BatchStrip {
     });
   }
 
-  /** @param {Model["batch"]} batch @param {any} colours @param {number} width */
-  draw(batch, colours, width) {
+  /**
+   * @param {Model["batch"]} batch @param {any} colours @param {number} width
+   * @param {number} padding rows that fill a graph's size up
+   */
+  draw(batch, colours, width, padding) {
     this.batch = batch;
+    this.padding = padding;
     const lanes = LANES;
     const height = lanes.who + lanes.token + lanes.position + lanes.slot + lanes.out + 6;
     const c = this.plane.begin(width, batch && batch.ids.length ? height : 0);
     if (!batch || batch.ids.length === 0) return;
-    this.cell = Math.min(72, (width - LABELS - 2) / batch.ids.length);
+    this.cell = Math.min(72, (width - LABELS - 2) / (batch.ids.length + padding));
     c.textBaseline = "middle";
     let y = 0;
     this.lane(c, "rows of", y + lanes.who / 2, colours);
@@ -51,6 +56,7 @@ export class BatchStrip {
     y += lanes.position;
     this.lane(c, "KV slot", y + lanes.slot / 2, colours);
     this.drawSlots(c, batch, y, colours);
+    if (padding > 0) this.drawPadding(c, batch.ids.length, padding, colours);
     y += lanes.slot + 2;
     if (!batch.requests.some((request) => request.sampled !== null)) return;
     this.lane(c, "sampled", y + lanes.out / 2, colours);
@@ -191,6 +197,32 @@ export class BatchStrip {
   }
 
   /**
+   * Rows of padding: token 0 at position 0, whose KV goes to block 0.
+   * @param {CanvasRenderingContext2D} c @param {number} first @param {number} rows
+   * @param {any} colours
+   */
+  drawPadding(c, first, rows, colours) {
+    const { who, token, position } = LANES;
+    c.textAlign = "center";
+    c.fillStyle = colours.muted;
+    c.strokeStyle = colours.muted;
+    c.setLineDash([3, 3]);
+    for (let row = first; row < first + rows; row += 1) {
+      const x = this.x(row);
+      const middle = x + this.cell / 2;
+      roundRect(c, x + 1.5, who + 2.5, Math.max(1, this.cell - 3), 21, 3);
+      c.stroke();
+      roundRect(c, x + 1.5, who + token + position + 2.5, Math.max(1, this.cell - 3), 19, 4);
+      c.stroke();
+      if (this.cell < 16) continue;
+      c.font = `10.5px ${colours.mono}`;
+      c.fillText(fit(c, "padding", this.cell - 5), middle, who + 13.5);
+      c.fillText(fit(c, "block 0", this.cell - 5), middle, who + token + position + 12.5);
+    }
+    c.setLineDash([]);
+  }
+
+  /**
    * @param {CanvasRenderingContext2D} c @param {NonNullable<Model["batch"]>} batch
    * @param {number} y @param {any} colours
    */
@@ -222,10 +254,23 @@ export class BatchStrip {
   }
 
   /** @param {MouseEvent} event */
+  hoverPadding(event) {
+    const row = Math.floor((this.plane.at(event).x - LABELS) / this.cell);
+    const first = this.batch?.ids.length ?? 0;
+    if (row < first || row >= first + this.padding) return this.tip.hide();
+    this.tip.show(event, [
+      `Row ${row} · padding`,
+      "fills the batch up to the size of the graph",
+      "its KV goes to block 0, which is nobody's, and its result is dropped",
+      "derived: num_padded_tokens − num_tokens",
+    ]);
+  }
+
+  /** @param {MouseEvent} event */
   hover(event) {
     const found = this.find(event);
     const { batch } = this;
-    if (!found || !batch) return this.tip.hide();
+    if (!found || !batch) return this.hoverPadding(event);
     const { row, request } = found;
     const slot = batch.slots[row];
     const size = batch.blockSize;

@@ -52,6 +52,7 @@ function forwardParts({ modules, forward, nothingRan, replay }, where) {
     return [el("p", { class: "gbp-more", text })];
   }
   const sum = modules.reduce((all, item) => all + item.us, 0);
+  const noun = replay ? "recorded call" : "call";
   const size = `${plural(forward.tokens, "token")} through ${plural(forward.layers, "layer")}`;
   return [
     el(
@@ -65,7 +66,7 @@ function forwardParts({ modules, forward, nothingRan, replay }, where) {
       { class: "gbp-stack", role: "presentation" },
       ...rows.map((item) => segment(item, sum)),
     ),
-    el("ul", { class: "gbp-kinds" }, ...rows.map((item) => kindItem(item, sum, where, replay ? "recorded call" : "call"))),
+    el("ul", { class: "gbp-kinds" }, ...rows.map((item) => kindItem(item, sum, where, noun))),
   ];
 }
 
