@@ -461,6 +461,7 @@ class AsyncLLM:
                 f"the engine holds at most {MAX_UNFINISHED} unfinished requests, and has "
                 f"{self.num_unfinished} of them; try again when some ended"
             )
+        self._check_prompt_logprobs(batch)
         for place, item in enumerate(batch, start=1):
             self._check_request(item, place, len(batch))
         if not self.num_unfinished:
@@ -471,7 +472,6 @@ class AsyncLLM:
 
     def _check_request(self, item: Encoded, place: int, number: int) -> None:
         check_logit_bias(item.params, self.model.vocab_size)
-        self._check_prompt_logprobs(item)
         refusal = self.why_refused(len(item.token_ids))  # a reset may have come in between
         if refusal is not None:
             self._log_refusal(refusal.reason)
@@ -481,15 +481,18 @@ class AsyncLLM:
         self._check_usable()
         self._log_command(RequestRefused(self._new_id()), reason)
 
-    def _check_prompt_logprobs(self, item: Encoded) -> None:
-        """Refuse what would need gigabytes: the logits of all the prompt's tokens of a step."""
-        if item.params.prompt_logprobs is None:
+    def _check_prompt_logprobs(self, batch: Sequence[Encoded]) -> None:
+        """Refuse what would need gigabytes: the logits of all the prompts' tokens of a step."""
+        asking = [item for item in batch if item.params.prompt_logprobs is not None]
+        if not asking:
             return
         most = MAX_PROMPT_LOGITS_BYTES // (4 * self.model.vocab_size)
-        rows = min(len(item.token_ids), self.config.max_num_batched_tokens)
+        rows = sum(item.params.n * len(item.token_ids) for item in asking)
+        rows += self.outputs.untold_prompt_tokens()
+        rows = min(rows, self.config.max_num_batched_tokens)
         if rows > most:
             raise ConfigError(
-                f"prompt_logprobs: a step would keep the logits of {rows} tokens of the prompt, "
+                f"prompt_logprobs: a step would keep the logits of {rows} tokens of prompts, "
                 f"and may keep those of {most}; leave it out, or set max_num_batched_tokens to "
                 f"{most} or less"
             )

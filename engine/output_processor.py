@@ -183,6 +183,14 @@ class OutputProcessor:
             key for key, state in self.open.items() if request_id in (key, state.stream.request_id)
         ]
 
+    def untold_prompt_tokens(self) -> int:
+        """Tokens of open requests' prompts whose log-probabilities are still to come."""
+        return sum(
+            state.request.num_prompt_tokens
+            for state in self.open.values()
+            if state.request.sampling_params.prompt_logprobs is not None and not state.output_pieces
+        )
+
     def process(self, outputs: list[EngineCoreOutput]) -> list[tuple[str, str, int]]:
         """Emit the text of a step; returns (request id, stop string, index) of what it ended."""
         stopped = []
@@ -245,8 +253,9 @@ class OutputProcessor:
         """Log the text that a token added to what the client has ("" while nothing can go out)."""
         key, index = state.request.request_id, len(state.output_pieces)
         state.output_pieces.append(text)
-        changes = self._changes.setdefault(key, {})
-        changes.setdefault("output_pieces", {})[str(index)] = text
+        if key in self.states:  # else so many have ended since that the state has forgotten it
+            changes = self._changes.setdefault(key, {})
+            changes.setdefault("output_pieces", {})[str(index)] = text
         if text:
             self.trace.event(TextEmitted(key, text, token, index))
 

@@ -532,6 +532,20 @@ def test_a_caller_that_leaves_before_the_engine_answers_leaves_nothing(
     check_log(engine)
 
 
+def test_a_request_forgotten_before_its_last_text_is_out(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state keeps a number of finished requests, and more may end in between two phases."""
+    monkeypatch.setattr("engine.state.MAX_FINISHED_REQUESTS", 1)
+    engine = make()
+    one_token = GREEDY.model_copy(update={"max_tokens": 1})
+    streams = [engine.submit("hello", one_token) for _ in range(2)]
+    engine.step()
+    assert [len(list(stream)) for stream in streams] == [1, 1]
+    assert list(engine.trace.state()["requests"]) == ["r1"]
+    check_log(engine)
+
+
 # -- several sequences ----------------------------------------------------------------------------
 
 SEVERAL = SamplingParams(n=3, seed=7, max_tokens=6, ignore_eos=True)
@@ -667,11 +681,22 @@ def test_prompt_logprobs_that_would_need_gigabytes(
 ) -> None:
     engine = make(max_num_batched_tokens=20)
     monkeypatch.setattr("engine.async_llm.MAX_PROMPT_LOGITS_BYTES", 16 * 4 * 259)
-    engine.submit("a" * 16, SamplingParams(prompt_logprobs=0))
+    asking, refusal = SamplingParams(prompt_logprobs=0), "max_num_batched_tokens to 16 or less"
     engine.submit("a" * 17, SamplingParams(logprobs=0))
-    for length in (17, 40):
-        with pytest.raises(ConfigError, match="set max_num_batched_tokens to 16 or less"):
-            engine.submit("a" * length, SamplingParams(prompt_logprobs=0))
+    for submissions in (
+        [Submission("a" * 17, asking)],
+        [Submission("a" * 40, asking)],
+        [Submission("a" * 9, asking)] * 2,
+        [Submission("a" * 9, asking.model_copy(update={"n": 2}))],
+    ):
+        with pytest.raises(ConfigError, match=refusal):
+            engine.submit_many(submissions)
+    engine.submit("a" * 16, asking)
+    with pytest.raises(ConfigError, match=refusal):  # both could be in one step
+        engine.submit("a", asking)
+    engine.step()
+    engine.step()  # the first one's prompt is done
+    engine.submit("a", asking)
 
 
 # -- every stream ends ----------------------------------------------------------------------------
