@@ -37,6 +37,7 @@ class Piece(NamedTuple):
     token_ids: tuple[int, ...] = ()
     logprobs: MaybeLogprobs | None = None  # one for each token, where asked for
     num_prompt_tokens: int = 0  # of `token_ids`, at their beginning
+    num_generated: int = 0  # tokens that were made for it, shown or not
 
 
 def abort_streams(engine: AsyncLLM, streams: Sequence[RequestStream]) -> None:
@@ -60,7 +61,7 @@ class Answer(ABC):
         self.n = body.n or 1
         self.wants_prompt_logprobs = body.prompt_logprobs is not None
         self.created = int(time.time())
-        self.tokens = 0
+        self.tokens = [0] * self.num_choices  # generated for each choice, as far as handed on
         self.id = f"{self.prefix}-{streams[0].request_id}-{secrets.token_hex(6)}"
 
     @property
@@ -90,7 +91,12 @@ class Answer(ABC):
         """The tokens read and written so far: each prompt once, and all choices."""
         prompt = sum(stream.num_prompt_tokens for stream in self.streams)
         cached = sum(stream.num_cached_tokens for stream in self.streams)
-        return usage(prompt, self.tokens, cached)
+        return usage(prompt, sum(self.tokens), cached)
+
+    def usage_of(self, choice: int, tokens: int) -> dict[str, Any]:
+        """Of one choice when it has so many tokens, as vLLM tells it with each chunk."""
+        stream = self.stream_of(choice)
+        return usage(stream.num_prompt_tokens, tokens, stream.num_cached_tokens)
 
     # -- what the two endpoints word differently --------------------------------------------------
 
@@ -123,6 +129,7 @@ class Answer(ABC):
             output.stop_reason,
             output.token_ids,
             output.logprobs,
+            num_generated=len(output.token_ids),
         )
 
     def ending(self, piece: Piece) -> dict[str, Any]:
@@ -160,6 +167,7 @@ class Answer(ABC):
                 if item is None:
                     running -= 1
                 else:
+                    self.tokens[item.choice] += item.num_generated
                     yield item
         finally:
             for task in tasks:
@@ -171,7 +179,6 @@ class Answer(ABC):
     ) -> None:
         try:
             async for output in stream:
-                self.tokens += len(output.token_ids)
                 queue.put_nowait(self.piece(index, output))
             queue.put_nowait(None)
         except Exception as error:
@@ -272,8 +279,7 @@ class ChatAnswer(Answer):
 
     def chunk_choice(self, piece: Piece) -> dict[str, Any]:
         """A piece of a stream, as the choice of the chunk that brings it."""
-        has_content = piece.text or piece.logprobs
-        return {**self.ending(piece), "delta": {"content": piece.text} if has_content else {}}
+        return {**self.ending(piece), "delta": {"content": piece.text}}
 
     def logprobs(self, piece: Piece) -> dict[str, Any]:
         """Of the answer's tokens; a chat echoes no prompt."""

@@ -129,9 +129,11 @@ class NoBody(BaseModel):
 class StreamOptions(BaseModel):
     """What a stream brings besides text."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="forbid")
 
-    include_usage: StrictBool = False
+    include_usage: StrictBool | None = None
+    continuous_usage_stats: StrictBool | None = None  # vLLM's
+    include_obfuscation: StrictBool | None = None  # OpenAI's; there is nothing to hide here
 
 
 class GenerationRequest(BaseModel):
@@ -214,7 +216,14 @@ class GenerationRequest(BaseModel):
     @property
     def wants_usage(self) -> bool:
         """Whether the stream ends with the usage."""
-        return self.stream_options is not None and self.stream_options.include_usage
+        return self.stream_options is not None and self.stream_options.include_usage is True
+
+    @property
+    def wants_usage_so_far(self) -> bool:
+        """Whether each chunk has its choice's usage; as in vLLM, only beside that of the end."""
+        return self.wants_usage and bool(
+            self.stream_options and self.stream_options.continuous_usage_stats
+        )
 
 
 class CompletionRequest(GenerationRequest):

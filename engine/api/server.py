@@ -154,7 +154,7 @@ async def respond(request: Request, body: GenerationRequest, answer: Answer) -> 
     headers = {"X-Request-Id": ",".join(stream.request_id for stream in answer.streams)}
     if body.stream:
         return EventStream(
-            chunks(answer, body.wants_usage),
+            chunks(answer, body),
             last=(json.dumps(ApiError(CUT_OFF, 503, code="shutting_down").body()), "[DONE]"),
             headers=headers,
             # For a client that leaves before the first chunk, when `chunks` has not begun.
@@ -163,23 +163,32 @@ async def respond(request: Request, body: GenerationRequest, answer: Answer) -> 
     return JSONResponse(await until_left(request, answer.whole()), headers=headers)
 
 
-async def chunks(answer: Answer, with_usage: bool) -> AsyncIterator[dict[str, str]]:
-    """The answer as server-sent events; an error in the middle becomes the last but one."""
-    usage_so_far = {"usage": None} if with_usage else {}
+async def chunks(answer: Answer, body: GenerationRequest) -> AsyncIterator[dict[str, str]]:
+    """The answer as server-sent events; an error in the middle becomes the last but one.
 
-    def event(choices: list[dict[str, Any]], **more: Any) -> dict[str, str]:
+    As in vLLM, the first chunk comes with the first token, and each token has one, text or none:
+    that is what clients measure times by.
+    """
+
+    def event(choices: list[dict[str, Any]], usage: dict[str, Any] | None) -> dict[str, str]:
+        told = {"usage": usage} if body.wants_usage else {}
         return {
-            "data": json.dumps({**answer.head(answer.chunk_object), "choices": choices, **more})
+            "data": json.dumps({**answer.head(answer.chunk_object), "choices": choices, **told})
         }
 
+    def usage_so_far(choice: int, tokens: int) -> dict[str, Any] | None:
+        return answer.usage_of(choice, tokens) if body.wants_usage_so_far else None
+
+    opened = False
     try:
-        for choice in answer.openings():
-            yield event([choice], **usage_so_far)
         async for piece in answer.pieces():
-            if piece.text or piece.logprobs or piece.finish_reason is not None:
-                yield event([await answer.worded(piece)], **usage_so_far)
-        if with_usage:
-            yield event([], usage=answer.usage())
+            for opening in () if opened else answer.openings():
+                yield event([opening], usage_so_far(opening["index"], 0))
+            opened = True
+            so_far = usage_so_far(piece.choice, answer.tokens[piece.choice])
+            yield event([await answer.worded(piece)], so_far)
+        if body.wants_usage:
+            yield event([], answer.usage())
     except Exception as error:
         yield {"data": json.dumps(to_api_error(error).body())}
     finally:

@@ -80,6 +80,50 @@ def test_stream_ends_with_the_usage_where_it_is_wanted(server: Server) -> None:
     assert all(chunk.usage is None for chunk in chunks[:-1])
 
 
+def data_of(answer: httpx.Response) -> list[Any]:
+    """What a stream brings, without its end mark."""
+    lines = [line[6:] for line in answer.iter_lines() if line.startswith("data: ")]
+    assert lines.pop() == "[DONE]"
+    return [json.loads(line) for line in lines]
+
+
+def test_a_chat_begins_to_stream_with_its_first_token(server: Server) -> None:
+    key, engine = server.session()
+    body = {"messages": [{"role": "user", "content": "hi"}], "stream": True}
+    chat = "/v1/chat/completions"
+    with server.client(key) as client, client.stream("POST", chat, json=body) as answer:
+        engine.reset()  # it was paused, and has made no token
+        (only,) = data_of(answer)
+    assert "reset" in only["error"]["message"]
+
+
+def test_each_token_of_a_stream_has_a_chunk_text_or_none(server: Server) -> None:
+    first_byte = str(3 + "\N{GRINNING FACE}".encode()[0])  # the tiny model has a token a byte
+    body = {"logit_bias": {first_byte: 100}, "max_tokens": 4, "stream": True}
+    chat = {"messages": [{"role": "user", "content": "hi"}], **body}
+    with server.client() as client:
+        with client.stream("POST", "/v1/completions", json={"prompt": "a", **body}) as answer:
+            texts = [chunk["choices"][0]["text"] for chunk in data_of(answer)]
+        with client.stream("POST", "/v1/chat/completions", json=chat) as answer:
+            deltas = [chunk["choices"][0]["delta"] for chunk in data_of(answer)]
+    assert len(texts) == 4 and "" in texts
+    assert [delta["content"] for delta in deltas] == ["", *texts]
+
+
+def test_a_stream_can_have_the_usage_so_far_of_each_choice(server: Server) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    body = {"n": 2, "max_tokens": 3, "stream": True, "stream_options": options}
+    chat, asked = "/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}], **body}
+    with server.client() as client, client.stream("POST", chat, json=asked) as answer:
+        *chunks, last = data_of(answer)
+    told: list[list[int]] = [[], []]
+    for chunk in chunks:
+        told[chunk["choices"][0]["index"]].append(chunk["usage"]["completion_tokens"])
+        assert chunk["usage"]["prompt_tokens"] == 21
+    assert told == [[0, 1, 2, 3], [0, 1, 2, 3]]
+    assert (last["usage"]["prompt_tokens"], last["usage"]["completion_tokens"]) == (21, 6)
+
+
 def test_chat_uses_the_template_and_takes_text_parts(server: Server) -> None:
     client = openai_client(server)
     plain = client.chat.completions.create(
@@ -196,6 +240,7 @@ def bearer(key: str) -> dict[str, str]:
         ({"prompt": [-1]}, "prompt"),
         ({"prompt": None}, "prompt"),
         ({"stream_options": {"include_usage": True}}, "stream_options"),
+        ({"stream": True, "stream_options": {"includeusage": True}}, "stream_options"),
         ({"priority": 3}, "priority"),
         ({"n": 0}, "n"),
         ({"n": 17}, "n"),
