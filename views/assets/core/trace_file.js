@@ -9,7 +9,7 @@ import { flag, isObject, listOf, number, shape, text, whole } from "./checks.js"
 import { STEP_PHASES } from "./records.js";
 import { CONFIG, CheckedState, MODEL, flat } from "./trace_state.js";
 
-const SCHEMA_VERSION = 1;
+const SCHEMA_VERSION = 2;
 const LOGGED_PHASES = new Set([...STEP_PHASES, "command"]);
 /** An engine keeps 100,000 records; what is longer or larger is no trace of one. */
 export const MAX_FILE = 200_000_000; // bytes
