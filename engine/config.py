@@ -71,8 +71,7 @@ class EngineConfig(BaseModel):
     enforce_eager: bool = Field(default=False, description="never replay a captured graph")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto",
-        description="of weights and activations; auto: float32. In 16 bits text may change with "
-        "the batch",
+        description="of weights; auto: float32. In 16 bits a text may change with its batch",
     )
     kv_cache_dtype: Literal["auto", "float16", "bfloat16"] = Field(
         default="auto",

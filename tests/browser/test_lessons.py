@@ -233,5 +233,35 @@ def test_on_a_phone_a_lesson_lies_over_the_page_and_can_be_closed(
     page.get_by_role("button", name="Collapse sidebar").click()
     page.get_by_role("button", name="Lessons").click()
     learner.next("The front end")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    main = page.locator("[data-testid=stMain]")
+    assert main.evaluate("element => element.scrollWidth") <= 390
+    learner.side.get_by_role("button", name="Show me").click()
+    page.wait_for_selector("[data-testid=stExpandSidebarButton]")  # it has uncovered the map
     context.close()
+
+
+def test_the_panel_is_in_sight_beside_a_lesson_and_the_inspector_beside_it(
+    learner: Learner,
+) -> None:
+    learner.start("one-request").next("A client asks")
+    page = learner.tab.page
+    panel, inspector, map_ = (
+        page.locator(name).bounding_box() for name in (".gb-panel-area", ".gb-inspector", ".gb-map")
+    )
+    assert panel is not None and inspector is not None and map_ is not None
+    assert panel["y"] < 620 and abs(inspector["y"] - panel["y"]) < 1
+    assert inspector["x"] >= panel["x"] + panel["width"]
+    assert map_["width"] > panel["width"] + inspector["width"]
+
+
+def test_the_keyboard_stays_in_the_lesson_when_its_button_goes(learner: Learner) -> None:
+    page = learner.tab.page
+    page.get_by_role("button", name="Lessons").click()
+    learner.side.locator(".st-key-gb-start-one-request button").focus()
+    page.keyboard.press("Enter")
+    learner.reads("Step 1 of")
+    page.wait_for_selector("[data-testid=stSidebarContent]:focus")
+    page.keyboard.press("Tab")
+    assert learner.side.get_by_role("button", name="Leave").evaluate(
+        "button => button === document.activeElement"
+    )

@@ -478,6 +478,9 @@ def test_graph_panel_shows_what_the_model_did(page: Page, tiny_model: LoadedMode
     assert "ran eagerly" in text and "measured on the CPU" in text and "(derived)" in text
     show(page, "graph", trace, cursor)
     assert page.locator(".gbp-tag").text_content() == "derived from the block table"
+    decided = next(i for i, record in enumerate(trace.records) if record.seq == dispatch.seq)
+    before = models(page, trace, decided)["graph"]["sentence"]
+    assert "is to run eagerly" in before[0]["text"]  # it is decided, and has not run yet
 
 
 def test_graph_panel_lists_what_a_replay_ran(page: Page, tiny_model: LoadedModel) -> None:
@@ -498,7 +501,13 @@ def test_graph_panel_lists_what_a_replay_ran(page: Page, tiny_model: LoadedModel
     so_far = [e for e in replays if e.seq <= cursor and e.facts.num_padded_tokens == capture.size]
     assert shown["runs"] == len(so_far)
     assert shown["medianUs"] == pytest.approx(median(e.duration_us for e in so_far), abs=0.1)
+    padding = padded.facts.num_padded_tokens - padded.facts.num_tokens
+    took = {e.step: e.duration_us for e in captures if not e.facts.shared}
+    shares = {item["step"]: item["captureUs"] for item in data["history"] if item["captureUs"]}
+    assert shares == pytest.approx(took, abs=0.1)
     show(page, "graph", trace, cursor)
+    label = page.locator(".gbp-batch").get_attribute("aria-label")
+    assert label is not None and f"and {padding} row" in label and "of padding" in label
     assert f"the graph of {capture.size} taken" in page.locator(".gbp-dispatch").inner_text()
     table = page.locator(".gbp-graphs tbody tr")
     assert table.count() == len({e.facts.size for e in captures if e.seq <= cursor})
@@ -701,7 +710,7 @@ EFFECTS = {
     "batch_scheduled": Effect(set(), {"graph.history", "graph.nothingRan"}),
     "inputs_prepared": Effect({"graph.batch"}),
     "step_dispatched": Effect({"graph.dispatch"}, {"graph.history"}),
-    "graph_captured": Effect({"graph.captured"}),
+    "graph_captured": Effect({"graph.captured"}, {"graph.history"}),
     "graph_replayed": Effect({"graph.replay", "graph.graphs"}),
     "forward_run": Effect({"graph.forward"}),
     "modules_timed": Effect({"graph.modules"}),

@@ -50,7 +50,9 @@ export function mount(component) {
   guide().tellPicked = trigger && ((box) => trigger("picked", box));
   workspace.setDocument(component.data?.document);
   showWhatWasSent(component.data?.sent ?? 0);
-  guide().apply(component.data?.lesson ?? null);
+  const lesson = component.data?.lesson ?? null;
+  workspace.root.toggleAttribute("data-lesson", lesson !== null);
+  guide().apply(lesson);
   const current = workspace;
   return () => {
     // Streamlit may call again at once with new data: only what stays away is taken down.

@@ -106,10 +106,10 @@ def _sampling_fields(fields: state.Fields) -> None:
     with left:
         _number(fields, "max_tokens", "tokens to generate")
         _number(fields, "temperature", "0 is greedy", 0.1)
-        _number(fields, "seed", "derived from the engine's seed and the request's id, if empty")
+        _number(fields, "seed", "derived where empty")
         _text(fields, "stop", "stop: strings, one a line; \\n is a line break", 80)
     with right:
-        _number(fields, "min_tokens", "nothing but max_model_len ends it before")
+        _number(fields, "min_tokens", "at least so many")
         _number(fields, "top_p", "nucleus, 1 is all", 0.05)
         _number(fields, "top_k", "0 is all")
         st.text_input(
@@ -148,13 +148,14 @@ def _request_fields(fields: state.Fields, llm: AsyncLLM | None) -> None:
         required=True,
         format_func={"one": "One request", "lines": "A request a line"}.__getitem__,
     )
-    left, right = st.columns(2)
+    description = "lower goes first" if by_priority else "unused under fcfs"
+    left, middle, right = st.columns(3)
     with left:
         _number(fields, "copies", "of each request")
-        description = "lower goes first; needs scheduling_policy priority"
-        _number(fields, "priority", description, disabled=not by_priority)
+    with middle:
+        _number(fields, "n", "sequences of each")
     with right:
-        _number(fields, "n", "sequences of each request")
+        _number(fields, "priority", description, disabled=not by_priority)
     _text(fields, "system", "Shared beginning: a chat's system message, or before each prompt", 120)
 
 

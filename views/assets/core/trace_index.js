@@ -51,6 +51,7 @@ import { shareKind } from "./records.js";
  * @property {Share[]} shares
  * @property {EventRecord | null} batch
  * @property {EventRecord | null} dispatch
+ * @property {number} captureUs what capturing a graph took of its execution
  * @property {number} ran index of the record from which on its forward has run
  * @property {Map<string, {us: number, i: number}>} phases measured time of each phase
  */
@@ -164,7 +165,15 @@ export class TraceIndex {
   step(step) {
     let facts = this.steps.get(step);
     if (!facts) {
-      facts = { step, shares: [], batch: null, dispatch: null, ran: Infinity, phases: new Map() };
+      facts = {
+        step,
+        shares: [],
+        batch: null,
+        dispatch: null,
+        captureUs: 0,
+        ran: Infinity,
+        phases: new Map(),
+      };
       this.steps.set(step, facts);
       this.firstStep = Math.min(this.firstStep, step);
       this.lastStep = Math.max(this.lastStep, step);
@@ -390,5 +399,8 @@ const TAKE = {
   },
   step_dispatched(index, event) {
     index.step(event.step).dispatch = event;
+  },
+  graph_captured(index, event) {
+    if (!event.facts.shared) index.step(event.step).captureUs = event.duration_us ?? 0;
   },
 };

@@ -227,7 +227,7 @@ function tool(name, text, title, act) {
     "button",
     { class: "gb-button is-quiet", type: "button", title, "data-act": name, onclick: act },
     icon(ICONS[name]),
-    text,
+    text && el("span", { text }),
   );
 }
 

@@ -10,6 +10,11 @@
 
 /** @import { Store } from "../core/store.js" */
 
+const SIDEBAR = "[data-testid=stSidebarContent]";
+const PHONE = 640; // on a narrower page the sidebar lies over what is to be seen
+const USES = ["pointerdown", "keydown"];
+const DRAWN_MS = 300; // by then Streamlit has drawn a step, and taken away the button pressed
+
 const LINK = /^#gb-(box|request|block|moment)-(.+)$/;
 
 export class LessonGuide {
@@ -24,14 +29,22 @@ export class LessonGuide {
     /** @type {{trace_id: string, seq: number}|null} a moment that is not in the log yet */
     this.awaited = null;
     this.onClick = (/** @type {MouseEvent} */ event) => this.clicked(event);
+    /** Whether the reader's last key or click was in the sidebar. */
+    this.isReading = false;
+    this.onUse = (/** @type {Event} */ event) => {
+      const { target } = event;
+      this.isReading = target instanceof Element && target.closest(SIDEBAR) !== null;
+    };
   }
 
   /** Catch the text's links from now on; returns what ends that. @returns {() => void} */
   listen() {
     document.addEventListener("click", this.onClick, true);
+    for (const use of USES) document.addEventListener(use, this.onUse, true);
     const unsubscribe = this.store.subscribe(() => this.reach());
     return () => {
       document.removeEventListener("click", this.onClick, true);
+      for (const use of USES) document.removeEventListener(use, this.onUse, true);
       unsubscribe();
     };
   }
@@ -41,10 +54,11 @@ export class LessonGuide {
     const text = JSON.stringify(lesson);
     if (text === this.applied) return;
     this.applied = text;
+    if (this.isReading) setTimeout(() => this.keepFocus(), DRAWN_MS);
     this.awaited = null;
     this.picks = lesson?.picks ?? false;
     if (!lesson) return;
-    document.querySelector("[data-testid=stSidebarContent]")?.scrollTo({ top: 0 });
+    document.querySelector(SIDEBAR)?.scrollTo({ top: 0 });
     const { store } = this;
     if (lesson.view) store.setView(lesson.view);
     store.select({ component: lesson.component, request: lesson.request, block: lesson.block });
@@ -52,6 +66,16 @@ export class LessonGuide {
     this.showOwnEngine();
     this.awaited = { trace_id: lesson.trace_id, seq: lesson.seq };
     this.reach();
+  }
+
+  /** A button that is gone takes the focus with it: the text that came has it then. */
+  keepFocus() {
+    const active = document.activeElement;
+    if (active && active !== document.body) return;
+    const side = document.querySelector(`${SIDEBAR}, .st-key-gb-lessons button`);
+    if (!(side instanceof HTMLElement)) return;
+    if (side.matches(SIDEBAR)) side.tabIndex = -1;
+    side.focus({ preventScroll: true });
   }
 
   /** A box was chosen by hand: it is an answer where one is asked for. */
@@ -83,10 +107,12 @@ export class LessonGuide {
     const origin = event.composedPath()[0];
     if (!(origin instanceof Element)) return;
     if (origin.closest(".st-key-gb-lessons button")) this.openAgain(event);
+    if (origin.closest(".st-key-gb-lesson-show button")) this.uncover();
     const link = origin.closest("a[href^='#gb-']");
     const found = LINK.exec(link?.getAttribute("href") ?? "");
     if (!found) return;
     event.preventDefault();
+    this.uncover();
     this.show(found[1], decodeURIComponent(found[2]));
   }
 
@@ -101,6 +127,13 @@ export class LessonGuide {
     event.preventDefault();
     event.stopPropagation();
     open.click();
+  }
+
+  /** Put the sidebar aside where the map is behind it. */
+  uncover() {
+    if (innerWidth > PHONE) return;
+    const close = document.querySelector("[data-testid=stSidebarCollapseButton] button");
+    if (close instanceof HTMLElement) close.click();
   }
 
   /** @param {string} kind @param {string} name */

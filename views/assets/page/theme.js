@@ -51,6 +51,8 @@ export class Theme {
     const theme = isDark(backgroundBehind(this.root)) ? "dark" : "light";
     if (this.root.dataset.theme === theme) return;
     this.root.dataset.theme = theme;
+    // Popovers are outside of Streamlit's app element, the only one whose colour scheme it sets.
+    document.documentElement.style.colorScheme = theme;
     this.onChange();
   }
 }

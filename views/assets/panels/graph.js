@@ -37,7 +37,7 @@ class GraphPanel {
       this.stripEmpty,
     );
     this.past = section(
-      "Steps: time of each, eager or replayed",
+      "Steps: time of each, eager or replayed; pale is the capture of a graph",
       "past",
       this.history.plane.canvas,
     );
@@ -138,10 +138,12 @@ class GraphPanel {
 }
 
 /** @param {Model} data */
-function batchLabel({ batch, step }) {
+function batchLabel({ batch, step, dispatch }) {
   if (!batch) return "No batch";
   const rows = plural(batch.ids.length, "row");
-  return `The batch of step ${step}: ${rows} of ${plural(batch.requests.length, "request")}`;
+  const padding = dispatch?.padding ? ` and ${plural(dispatch.padding, "row")} of padding` : "";
+  const requests = plural(batch.requests.length, "request");
+  return `The batch of step ${step}: ${rows} of ${requests}${padding}`;
 }
 
 /**

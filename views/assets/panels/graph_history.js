@@ -98,6 +98,7 @@ export class HistoryStrip {
     c.fillStyle = graph ? colours.cloud : item.mode === null ? colours.border : colours.backend;
     roundRect(c, x + 1, HISTORY - h, Math.max(1.5, this.column - 2.5), h, this.column > 8 ? 2 : 0);
     c.fill();
+    this.drawCapture(c, item, x, h, colours);
     const now = item.step === data.step;
     const every = this.column >= 20 ? 1 : this.column >= 12 ? 5 : 10;
     if (item.step % every && !now) return;
@@ -107,6 +108,20 @@ export class HistoryStrip {
     c.fillStyle = now ? colours.event : colours.muted;
     if (!now && every > 1 && Math.abs(item.step - data.step) * this.column < 20) return;
     c.fillText(String(item.step), x + this.column / 2, HISTORY + 12);
+  }
+
+  /**
+   * What capturing a graph took, at the foot of its step: it comes before the replay, and once.
+   * @param {CanvasRenderingContext2D} c @param {Model["history"][0]} item @param {number} x
+   * @param {number} height of the whole step @param {any} colours
+   */
+  drawCapture(c, item, x, height, colours) {
+    if (item.captureUs === 0) return;
+    const h = (item.captureUs / item.us) * height;
+    c.fillStyle = colours.panel;
+    c.globalAlpha *= 0.72;
+    c.fillRect(x + 2, HISTORY - h, Math.max(1, this.column - 4.5), h - 1);
+    c.globalAlpha = item.future ? 0.28 : 1;
   }
 
   /** @param {MouseEvent} event */
@@ -126,6 +141,7 @@ export class HistoryStrip {
         : item.mode === "NONE"
           ? "eager"
           : `graph: ${item.mode}`,
+      ...(item.captureUs ? [`${micros(item.captureUs)} of it for the capture, once`] : []),
       "derived: the sum of the measured times of its phases",
     ]);
   }

@@ -253,6 +253,7 @@ function historyOf(index, cursor) {
         0,
       ),
       us,
+      captureUs: facts.captureUs,
       seq: i,
       future: (facts.phases.get("arrive")?.i ?? Infinity) > cursor,
     });

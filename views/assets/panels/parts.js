@@ -99,13 +99,9 @@ export class Twin {
     this.rows = rows;
     this.body = document.createElement("tbody");
     const head = el("tr", {}, ...columns.map((name) => el("th", { scope: "col" }, name)));
-    this.element = el(
-      "table",
-      { class: "gb-sr" },
-      el("caption", {}, caption),
-      el("thead", {}, head),
-      this.body,
-    );
+    const table = el("table", {}, el("caption", {}, caption), el("thead", {}, head), this.body);
+    // A table is as wide as its words, whatever it is told; what is around it is not.
+    this.element = el("div", { class: "gb-sr" }, table);
     this.timer = 0;
   }
 

@@ -18,8 +18,9 @@ export function graphParts(opening, events, context) {
   const padding = f.num_padded_tokens - f.num_tokens;
   const how =
     f.mode === "NONE"
-      ? `${opening} ran eagerly${colon(dispatch.reason)}`
-      : `${opening} took the ${f.mode} graph of ${plural(f.num_padded_tokens, "row")}` +
+      ? `${opening} ${context.ran ? "ran" : "is to run"} eagerly${colon(dispatch.reason)}`
+      : `${opening} ${context.ran ? "took" : "is to take"} the ${f.mode} graph of ` +
+        `${plural(f.num_padded_tokens, "row")}` +
         `${padding > 0 ? `, ${padding} of them padding` : ""}${because(dispatch.reason)}`;
   /** @type {Part[]} */
   const parts = [{ text: how, seqs: [dispatch.seq] }, ...graphInWords(events)];
