@@ -209,12 +209,13 @@ class Workspace {
 
   update() {
     if (!this.store.document) return;
+    // First of all: a font set on a canvas makes the browser work through all that has changed.
+    this.updatePanel();
     this.guarded("header", () => this.head.update());
-    this.updateBanners();
     this.guarded("map", () => this.map.update());
     this.guarded("inspector", () => this.side.update());
     this.guarded("transport", () => this.transport.update());
-    this.updatePanel();
+    this.updateBanners();
   }
 
   /**

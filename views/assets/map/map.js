@@ -173,7 +173,9 @@ export class ArchitectureMap {
   makeLine(item) {
     const hover = svg("title", { text: lineTitle(item, this.boxes) });
     const hit = svg("path", { class: "hit" });
-    const shaft = /** @type {SVGPathElement} */ (svg("path", { class: "shaft" }));
+    const shaft = svg("path", { class: "shaft" });
+    // Beside the page: asked for a point, a path in it makes the browser lay out the whole page.
+    const track = svg("path");
     const tip = svg("path", { class: "tip" });
     const node = svg(
       "g",
@@ -187,7 +189,7 @@ export class ArchitectureMap {
     const name = svg("text", { class: "gb-name", text: item.label ?? "" });
     const quantity = svg("text", { class: "gb-quantity" });
     const texts = svg("g", { "pointer-events": "none" }, name, quantity);
-    return { item, node, hover, hit, shaft, tip, name, quantity, texts, length: 0 };
+    return { item, node, hover, hit, shaft, track, tip, name, quantity, texts, length: 0 };
   }
 
   buildFoot() {
@@ -341,7 +343,7 @@ export class ArchitectureMap {
     const rest = this.reduced.matches
       ? line.length / 2
       : Math.max(line.length - 15, line.length * 0.75);
-    const { x, y } = line.shaft.getPointAtLength(rest);
+    const { x, y } = line.track.getPointAtLength(rest);
     return svg(
       "g",
       {

@@ -64,7 +64,7 @@ export class Motion {
         return false;
       }
       const eased = part < 0.5 ? 2 * part * part : 1 - (2 - 2 * part) ** 2 / 2;
-      const { x, y } = flight.line.shaft.getPointAtLength(eased * flight.line.length);
+      const { x, y } = flight.line.track.getPointAtLength(eased * flight.line.length);
       flight.node.setAttribute("transform", `translate(${round(x)} ${round(y)})`);
       return true;
     });
@@ -73,7 +73,8 @@ export class Motion {
 
   /** @param {any} box */
   pulse(box) {
-    if (!box || box.pulse.getAnimations().length) return;
-    box.pulse.animate([{ opacity: 0.9 }, { opacity: 0 }], { duration: 480, easing: "ease-out" });
+    if (!box || box.glow?.playState === "running") return;
+    const fade = [{ opacity: 0.9 }, { opacity: 0 }];
+    box.glow = box.pulse.animate(fade, { duration: 480, easing: "ease-out" });
   }
 }

@@ -196,8 +196,9 @@ export class TextFit {
     const path = roundedPath(points);
     line.hit.setAttribute("d", path);
     line.shaft.setAttribute("d", path);
+    line.track.setAttribute("d", path);
     line.tip.setAttribute("d", tipPath(points));
-    line.length = line.shaft.getTotalLength();
+    line.length = line.track.getTotalLength();
     line.points = points;
     const wide = Math.max(textWidth(item.label ?? "", small, 500), small * 3.4);
     line.spot = labelSpot(item, points, wide, small);

@@ -88,21 +88,24 @@ export function setAttribute(node, name, value) {
  * @param {(node: any, item: T) => void} [update]
  */
 export function reconcile(parent, items, keyOf, create, update) {
+  const keys = items.map(keyOf);
+  const wanted = new Set(keys);
   const old = new Map();
   for (const child of Array.from(parent.children)) {
-    old.set(/** @type {any} */ (child).__key, child);
+    const key = /** @type {any} */ (child).__key;
+    // First of all: what goes must not make those that stay move.
+    if (wanted.has(key)) old.set(key, child);
+    else child.remove();
   }
   let place = parent.firstElementChild;
-  for (const item of items) {
-    const key = keyOf(item);
-    let node = old.get(key);
+  for (const [i, item] of items.entries()) {
+    let node = old.get(keys[i]);
     if (node === undefined) {
       node = create(item);
-      node.__key = key;
-    } else old.delete(key);
+      node.__key = keys[i];
+    } else old.delete(keys[i]);
     if (update) update(node, item);
     if (node === place) place = node.nextElementSibling;
     else parent.insertBefore(node, place);
   }
-  for (const node of old.values()) node.remove();
 }

@@ -41,6 +41,7 @@ export class Transport {
     this.busy = false;
     this.face = "";
     this.ticksKey = "";
+    this.ticksSize = { width: 0, height: 0 };
     this.buttons = this.makeButtons();
     this.speed = this.speedSelect();
     this.hint = el("div", { class: "gb-hint", role: "status" });
@@ -49,7 +50,10 @@ export class Transport {
     this.ticks = /** @type {HTMLCanvasElement} */ (el("canvas", { "aria-hidden": "true" }));
     this.where = el("div", { class: "gb-where" });
     root.append(this.handRow(), this.logRow());
-    this.resize = new ResizeObserver(() => this.drawTicks(true));
+    this.resize = new ResizeObserver(() => {
+      this.ticksSize = { width: this.ticks.clientWidth, height: this.ticks.clientHeight };
+      this.drawTicks();
+    });
     this.resize.observe(this.ticks);
   }
 
@@ -345,7 +349,7 @@ export class Transport {
       "aria-valuetext",
       at ? `${words}, ${at.phase.phase}` : "before the first record",
     );
-    this.drawTicks(false);
+    this.drawTicks();
   }
 
   /** @param {any} at @param {number|undefined} last */
@@ -358,15 +362,15 @@ export class Transport {
     return `step ${at.entry.step} / ${last}`;
   }
 
-  /** Step boundaries as ticks, commands as dots. @param {boolean} force */
-  drawTicks(force) {
+  /** Step boundaries as ticks, commands as dots. */
+  drawTicks() {
     const { store, ticks } = this;
-    const width = ticks.clientWidth;
+    const { width, height } = this.ticksSize;
     const ratio = devicePixelRatio || 1;
-    const key = `${store.header?.trace_id} ${store.head} ${width} ${ratio} ${themeOf(ticks)}`;
-    if (!force && key === this.ticksKey) return;
+    const where = `${width} ${height} ${ratio} ${themeOf(ticks)}`;
+    const key = `${store.header?.trace_id} ${store.head} ${where}`;
+    if (key === this.ticksKey) return;
     this.ticksKey = key;
-    const height = ticks.clientHeight;
     ticks.width = width * ratio;
     ticks.height = height * ratio;
     const pen = ticks.getContext("2d");

@@ -77,10 +77,12 @@ class BlocksPanel {
     );
     root.append(this.element);
     this.key = "";
-    this.redraw = redrawOnChange(this.element, (force) => this.update(force), [
-      this.poolside,
-      this.columns,
-    ]);
+    this.redraw = redrawOnChange(
+      this.element,
+      (force) => this.update(force),
+      [this.poolside],
+      [this.columns],
+    );
     this.pool.redraw = () => this.drawPool();
     this.linesKey = "";
     this.pointed = -1;

@@ -53,9 +53,12 @@ class LifecyclePanel {
     this.known = new Map();
     this.key = "";
     this.chosen = "";
-    this.redraw = redrawOnChange(this.element, (force) => this.update(force), [
-      this.timeline.scroll,
-    ]);
+    this.redraw = redrawOnChange(
+      this.element,
+      (force) => this.update(force),
+      [],
+      [this.timeline.scroll],
+    );
     this.timeline.redraw = this.redraw.again;
   }
 

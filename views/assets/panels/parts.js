@@ -126,9 +126,12 @@ export class Twin {
 /**
  * Draw again, at most once a frame, when size or theme changed. Sizes are read here and nowhere
  * else, since reading one in the middle of drawing makes the browser lay out the page at once.
- * @param {HTMLElement} root @param {(force: boolean) => void} draw @param {HTMLElement[]} measured
+ * @param {HTMLElement} root @param {(force: boolean) => void} draw
+ * @param {HTMLElement[]} wide whose width counts, as the root's does: what is drawn in them may
+ *   change their height
+ * @param {HTMLElement[]} measured whose height counts as well
  */
-export function redrawOnChange(root, draw, measured = []) {
+export function redrawOnChange(root, draw, wide = [], measured = []) {
   let frame = 0;
   const again = () => {
     if (frame) return;
@@ -139,21 +142,26 @@ export function redrawOnChange(root, draw, measured = []) {
   };
   /** @type {Map<Element, {width: number, height: number}>} */
   const sizes = new Map();
-  const measure = (/** @type {Element} */ element) =>
-    sizes.set(element, {
-      width: Math.floor(element.clientWidth),
-      height: Math.floor(element.clientHeight),
-    });
+  const measure = (/** @type {Element} */ element) => {
+    const size = { width: element.clientWidth, height: element.clientHeight };
+    sizes.set(element, size);
+    return size;
+  };
+  const changed = (/** @type {Element} */ element) => {
+    const before = sizes.get(element);
+    const { width, height } = measure(element);
+    const high = measured.some((each) => each === element);
+    return width !== before?.width || (high && height !== before.height);
+  };
   const observer = new ResizeObserver((entries) => {
-    for (const entry of entries) measure(entry.target);
-    again();
+    if (entries.filter((entry) => changed(entry.target)).length) again();
   });
-  for (const element of [root, ...measured]) observer.observe(element);
+  for (const element of [root, ...wide, ...measured]) observer.observe(element);
   const colours = new Colours(root, again);
   return {
     colours,
     again,
-    /** @param {HTMLElement} element one of `measured` */
+    /** @param {HTMLElement} element one of those above */
     size(element) {
       if (!sizes.has(element)) measure(element);
       return /** @type {{width: number, height: number}} */ (sizes.get(element));
