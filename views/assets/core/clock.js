@@ -32,6 +32,11 @@ export class Clock {
     return this.rate !== undefined;
   }
 
+  /** Whether the cursor goes on by itself in the next frame. */
+  get walking() {
+    return this.frame !== 0;
+  }
+
   /** @param {number|null} rate steps a second; null: as fast as frames come */
   play(rate) {
     this.rate = rate;

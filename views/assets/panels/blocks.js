@@ -6,7 +6,7 @@ import { setTruth, truth } from "../page/truth.js";
 import { requestColour } from "../words/colours.js";
 import { eventPhrase } from "../words/events.js";
 import { count, percent, plural, ranges } from "../words/format.js";
-import { USED, blockFacts, model, sentence, waste } from "./blocks_model.js";
+import { USED, blockFacts, model, waste } from "./blocks_model.js";
 import { PoolPlane } from "./blocks_pool.js";
 import { LogicalTable } from "./blocks_table.js";
 import { OUTLINES, factRows } from "./blocks_words.js";
@@ -26,7 +26,7 @@ class BlocksPanel {
   /** @param {HTMLElement} root @param {Store} store */
   constructor(root, store) {
     this.store = store;
-    this.sentence = new Sentence(store, sentence);
+    this.sentence = new Sentence(store);
     this.element = el("div", { class: "gbp gbp-blocks" });
     this.pool = new PoolPlane(store, this.element);
     this.table = new LogicalTable(store);
@@ -106,7 +106,7 @@ class BlocksPanel {
     const colours = this.redraw.colours.get();
     // Canvases first: a font set on a canvas makes the browser work through changed elements.
     this.drawPool();
-    this.sentence.update();
+    this.sentence.update(this.data.sentence);
     this.drawStats(this.data);
     this.table.update(this.data, colours.theme);
     if (force) this.linesKey = "";

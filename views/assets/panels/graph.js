@@ -8,7 +8,7 @@ import { CapturedGraphs } from "./graph_captured.js";
 import { dispatchParts } from "./graph_dispatch.js";
 import { headsParts } from "./graph_heads.js";
 import { HistoryStrip } from "./graph_history.js";
-import { model, sentence } from "./graph_model.js";
+import { model } from "./graph_model.js";
 import { pagesParts } from "./graph_pages.js";
 import { timesParts } from "./graph_times.js";
 import { Sentence, Twin, redrawOnChange, section } from "./parts.js";
@@ -20,7 +20,7 @@ class GraphPanel {
   /** @param {HTMLElement} root @param {Store} store */
   constructor(root, store) {
     this.store = store;
-    this.sentence = new Sentence(store, sentence);
+    this.sentence = new Sentence(store);
     this.element = el("div", { class: "gbp gbp-graph" });
     this.strip = new BatchStrip(store, this.element);
     this.history = new HistoryStrip(store, this.element);
@@ -84,7 +84,7 @@ class GraphPanel {
     // Canvases first: a font set on a canvas makes the browser work through changed elements.
     if (width > 0) this.strip.draw(data.batch, colours, width, data.dispatch?.padding ?? 0);
     if (width > 0) this.history.draw(data, colours, width);
-    this.sentence.update();
+    this.sentence.update(data.sentence);
     this.dispatch.replaceChildren(...dispatchParts(data));
     this.times.replaceChildren(...timesParts(data));
     this.graphs.draw(data);

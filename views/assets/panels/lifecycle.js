@@ -7,7 +7,7 @@ import { setTruth } from "../page/truth.js";
 import { plural } from "../words/format.js";
 import { momentKey, shownRequest } from "./cursor.js";
 import { StreamCard } from "./lifecycle_card.js";
-import { model, sentence } from "./lifecycle_model.js";
+import { model } from "./lifecycle_model.js";
 import { Timeline } from "./lifecycle_timeline.js";
 import { Sentence, Twin, legend, redrawOnChange, section } from "./parts.js";
 
@@ -19,7 +19,7 @@ class LifecyclePanel {
   constructor(root, store) {
     this.store = store;
     this.root = root;
-    this.sentence = new Sentence(store, sentence);
+    this.sentence = new Sentence(store);
     this.element = el("div", { class: "gbp gbp-lifecycle" });
     this.timeline = new Timeline(store, this.element);
     this.cards = el("div", { class: "gbp-cards" });
@@ -51,6 +51,12 @@ class LifecyclePanel {
     root.append(this.element);
     /** @type {Map<string, StreamCard>} */
     this.known = new Map();
+    /** @type {WeakSet<Element>} cards that are scrolled out of view */
+    this.unseen = new WeakSet();
+    this.sight = new IntersectionObserver((entries) => {
+      for (const { target, isIntersecting } of entries)
+        this.unseen[isIntersecting ? "delete" : "add"](target);
+    });
     this.key = "";
     this.chosen = "";
     this.redraw = redrawOnChange(
@@ -65,7 +71,7 @@ class LifecyclePanel {
   update(force = false) {
     const { store } = this;
     const index = traceIndex(store);
-    const key = `${momentKey(store)} ${store.selection?.request}`;
+    const key = `${momentKey(store)} ${store.selection?.request} ${store.clock.walking}`;
     if (!force && key === this.key) return;
     this.key = key;
     const { width, height } = this.redraw.size(this.timeline.scroll);
@@ -75,7 +81,7 @@ class LifecyclePanel {
     this.empty.hidden = data.rows.length > 0 || index.rows.size > 0;
     // Canvases first: a font set on a canvas makes the browser work through changed elements.
     if (width > 0) this.timeline.draw(data, colours, width, window, height);
-    this.sentence.update();
+    this.sentence.update(data.sentence);
     this.drawCards(data, colours.theme);
     this.timeline.plane.label(
       `Requests over steps: step ${data.step}, ${plural(data.rows.length, "request")} shown. ` +
@@ -85,9 +91,13 @@ class LifecyclePanel {
     this.data = data;
   }
 
-  /** @param {Model} data @param {string} theme */
+  /**
+   * While the cursor walks, only the cards in view are brought up to date.
+   * @param {Model} data @param {string} theme
+   */
   drawCards(data, theme) {
     const chosen = shownRequest(this.store);
+    const { walking } = this.store.clock;
     reconcile(
       this.cards,
       data.streams,
@@ -95,19 +105,19 @@ class LifecyclePanel {
       (stream) => {
         const card = new StreamCard(this.store, stream.id);
         this.known.set(stream.id, card);
+        this.sight.observe(card.element);
         return card.element;
       },
-      (_, stream) =>
-        this.known
-          .get(stream.id)
-          ?.update(
-            stream,
-            stream.id === chosen && stream.id === this.store.selection?.request,
-            theme,
-          ),
+      (node, stream) => {
+        if (walking && this.unseen.has(node)) return;
+        const selected = stream.id === chosen && stream.id === this.store.selection?.request;
+        this.known.get(stream.id)?.update(stream, selected, theme);
+      },
     );
-    for (const id of [...this.known.keys()]) {
-      if (!data.streams.some((stream) => stream.id === id)) this.known.delete(id);
+    for (const [id, card] of this.known) {
+      if (data.streams.some((stream) => stream.id === id)) continue;
+      this.known.delete(id);
+      this.sight.unobserve(card.element);
     }
     this.showChosen();
     const hidden = data.requests - data.streams.length;
@@ -149,6 +159,7 @@ class LifecyclePanel {
 
   destroy() {
     this.redraw.destroy();
+    this.sight.disconnect();
     this.twin.destroy();
     this.element.remove();
   }

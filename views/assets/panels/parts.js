@@ -13,18 +13,17 @@ import { phaseOf } from "./cursor.js";
  * to them.
  */
 export class Sentence {
-  /** @param {Store} store @param {(store: Store) => Part[]} sentence */
-  constructor(store, sentence) {
+  /** @param {Store} store */
+  constructor(store) {
     this.store = store;
-    this.sentence = sentence;
     this.text = el("p", { class: "gbp-sentence" });
     this.phase = el("p", { class: "gbp-phase-words" });
     this.element = el("div", { class: "gbp-opening" }, this.text, this.phase);
     this.shown = "";
   }
 
-  update() {
-    const parts = this.sentence(this.store);
+  /** @param {Part[]} parts */
+  update(parts) {
     const phase = phaseOf(this.store);
     const key = JSON.stringify([parts, phase]);
     if (key === this.shown) return;
@@ -103,15 +102,21 @@ export class Twin {
     // A table is as wide as its words, whatever it is told; what is around it is not.
     this.element = el("div", { class: "gb-sr" }, table);
     this.timer = 0;
+    this.changedAt = 0;
   }
 
   later() {
-    if (this.timer) clearTimeout(this.timer);
-    this.timer = window.setTimeout(() => this.now(), REST_MS);
+    this.changedAt = performance.now();
+    this.timer ||= window.setTimeout(() => this.look(), REST_MS);
+  }
+
+  look() {
+    const rest = this.changedAt + REST_MS - performance.now();
+    this.timer = rest > 0 ? window.setTimeout(() => this.look(), rest) : 0;
+    if (!this.timer) this.now();
   }
 
   now() {
-    this.timer = 0;
     const rows = this.rows().slice(0, 60);
     this.body.replaceChildren(
       ...rows.map((cells) => el("tr", {}, ...cells.map((cell) => el("td", {}, cell)))),
