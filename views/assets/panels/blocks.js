@@ -12,7 +12,7 @@ import { LogicalTable } from "./blocks_table.js";
 import { OUTLINES, factRows } from "./blocks_words.js";
 import { Plane } from "./canvas.js";
 import { momentKey } from "./cursor.js";
-import { Sentence, Twin, legend, redrawOnChange } from "./parts.js";
+import { Sentence, Twin, legend, redrawOnChange, remake } from "./parts.js";
 
 /** @import { Store } from "../core/store.js" */
 /** @import { TruthKind } from "../page/truth.js" */
@@ -253,16 +253,21 @@ class BlocksPanel {
   drawDetail(data) {
     const id = this.store.selection?.block;
     if (typeof id !== "number" || id >= data.pool.size) {
-      this.detail.replaceChildren(
+      remake(this.detail, [], () => [
         el("h3", { class: "gbp-title", text: "Block" }),
         el("p", {
           class: "gbp-more",
           text: "Select a block to see whose it is, what it holds and what happened to it last.",
         }),
-      );
+      ]);
       return;
     }
     const facts = blockFacts(this.store, data.pool, id);
+    remake(this.detail, [id, facts, data.pool.blockSize], () => this.detailParts(id, facts, data));
+  }
+
+  /** @param {number} id @param {ReturnType<typeof blockFacts>} facts @param {Model} data */
+  detailParts(id, facts, data) {
     const list = el("dl", { class: "gbp-facts" });
     for (const row of factRows(facts, data.pool.blockSize)) {
       list.append(el("dt", { text: row.name }), el("dd", {}, truth(row.truth, row.how, row.value)));
@@ -276,11 +281,17 @@ class BlocksPanel {
       link.addEventListener("click", () => this.store.seek(facts.lastIndex));
       list.append(el("dt", { text: "last event" }), el("dd", {}, link));
     }
-    this.detail.replaceChildren(el("h3", { class: "gbp-title", text: `Block ${id}` }), list);
+    return [el("h3", { class: "gbp-title", text: `Block ${id}` }), list];
   }
 
   /** @param {Model} data */
   drawWaste(data) {
+    const { id, waste: own } = data.request ?? {};
+    remake(this.waste, [data.waste, id, own], () => this.wasteParts(data));
+  }
+
+  /** @param {Model} data */
+  wasteParts(data) {
     const formula = (/** @type {string} */ who, /** @type {ReturnType<typeof waste>} */ part) => {
       const room = `${count(part.blocks)} × ${part.blockSize}`;
       const sum = `(${room} − ${count(part.tokens)}) / (${room}) = ${percent(part.share)}`;
@@ -294,7 +305,7 @@ class BlocksPanel {
     };
     const lines = [formula("pool", data.waste)];
     if (data.request) lines.push(formula(data.request.id, data.request.waste));
-    this.waste.replaceChildren(
+    return [
       el("h3", { class: "gbp-title", text: "Waste: held, but without a token" }),
       ...lines,
       el("p", {
@@ -303,7 +314,7 @@ class BlocksPanel {
           "(blocks × block size − tokens) / (blocks × block size). Only the last block of a " +
           "request can be part empty.",
       }),
-    );
+    ];
   }
 
   /** Where lines begin and the pool lies: measured only where the table or the sizes changed. */

@@ -11,7 +11,7 @@ import { HistoryStrip } from "./graph_history.js";
 import { model } from "./graph_model.js";
 import { pagesParts } from "./graph_pages.js";
 import { timesParts } from "./graph_times.js";
-import { Sentence, Twin, redrawOnChange, section } from "./parts.js";
+import { Sentence, Twin, redrawOnChange, remake, section } from "./parts.js";
 
 /** @import { Store } from "../core/store.js" */
 /** @import { Model } from "./graph_model.js" */
@@ -65,7 +65,6 @@ class GraphPanel {
     );
     root.append(this.element);
     this.key = "";
-    this.headsKey = "";
     this.redraw = redrawOnChange(this.element, (force) => this.update(force), [
       this.pages,
       this.heads,
@@ -85,8 +84,11 @@ class GraphPanel {
     if (width > 0) this.strip.draw(data.batch, colours, width, data.dispatch?.padding ?? 0);
     if (width > 0) this.history.draw(data, colours, width);
     this.sentence.update(data.sentence);
-    this.dispatch.replaceChildren(...dispatchParts(data));
-    this.times.replaceChildren(...timesParts(data));
+    const { dispatch, replay, captured, modules, forward, phases, nothingRan } = data;
+    remake(this.dispatch, [dispatch, replay, captured, nothingRan], () => dispatchParts(data));
+    remake(this.times, [modules, forward, replay, phases, nothingRan, data.device], () =>
+      timesParts(data),
+    );
     this.graphs.draw(data);
     const none = data.nothingRan
       ? "No batch was laid out in this step."
@@ -106,16 +108,19 @@ class GraphPanel {
   /** @param {Model} data @param {any} colours */
   drawPages(data, colours) {
     const width = Math.max(240, this.redraw.size(this.pages).width || 600);
-    this.pages.replaceChildren(...pagesParts(this.store, data, colours, width));
+    const { pages, heads, nothingRan } = data;
+    const trace = this.store.header?.trace_id; // its requests' colours are its own
+    remake(this.pages, [trace, pages, heads, nothingRan, colours.theme, width], () =>
+      pagesParts(this.store, data, colours, width),
+    );
   }
 
   /** @param {Model} data @param {any} colours */
   drawHeads(data, colours) {
     const width = Math.max(240, Math.min(460, this.redraw.size(this.heads).width || 420));
-    const key = `${JSON.stringify(data.heads)} ${colours.theme} ${width}`;
-    if (key === this.headsKey) return;
-    this.headsKey = key;
-    this.heads.replaceChildren(...headsParts(data.heads, colours, width));
+    remake(this.heads, [data.heads, colours.theme, width], () =>
+      headsParts(data.heads, colours, width),
+    );
   }
 
   twinRows() {

@@ -179,6 +179,20 @@ export function redrawOnChange(root, draw, wide = [], measured = []) {
   };
 }
 
+/** @type {WeakMap<Element, string>} of what its children were made */
+const madeOf = new WeakMap();
+
+/**
+ * Make an element's children anew, but only where what they are made of has changed.
+ * @param {Element} node @param {any[]} from @param {() => (Node|string)[]} make
+ */
+export function remake(node, from, make) {
+  const key = JSON.stringify(from);
+  if (madeOf.get(node) === key) return;
+  madeOf.set(node, key);
+  node.replaceChildren(...make());
+}
+
 /**
  * A legend: what each mark means.
  * @param {[string, string][]} items class of the mark, its meaning
