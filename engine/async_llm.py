@@ -52,6 +52,7 @@ CheckConfig = Callable[[EngineConfig], object]  # raises ConfigError
 SHOW_PHASES_UP_TO = 4.0  # steps a second; so slow a run stops between phases, to let one see them
 MIN_RATE, MAX_RATE = 0.01, 1_000.0
 MAX_UNFINISHED = 512  # requests an engine holds at once; each of n sequences is one
+MAX_PROMPT_LOGPROBS = 500_000  # of all prompts and sequences handed in at once
 MAX_PROMPT_LOGITS_BYTES = 2 * 2**30  # of a request with prompt_logprobs, in one step
 PACKAGES = ("torch", "transformers", "tokenizers", "triton")
 
@@ -456,7 +457,13 @@ class AsyncLLM:
     def _submit(self, batch: Sequence[Encoded], source: str) -> list[RequestStream]:
         """All checks come before the first request: nothing is half handed in."""
         self._check_usable()
-        if self.num_unfinished + sum(item.params.n for item in batch) > MAX_UNFINISHED:
+        wanted = sum(item.params.n for item in batch)
+        if wanted > MAX_UNFINISHED:
+            raise ConfigError(
+                f"n: {wanted} sequences at once, and an engine holds {MAX_UNFINISHED} at most; "
+                "lower n, or send fewer prompts together"
+            )
+        if self.num_unfinished + wanted > MAX_UNFINISHED:
             raise EngineBusy(
                 f"the engine holds at most {MAX_UNFINISHED} unfinished requests, and has "
                 f"{self.num_unfinished} of them; try again when some ended"
@@ -486,6 +493,16 @@ class AsyncLLM:
         asking = [item for item in batch if item.params.prompt_logprobs is not None]
         if not asking:
             return
+        told = sum(
+            item.params.n * len(item.token_ids) * (1 + (item.params.prompt_logprobs or 0))
+            for item in asking
+        )
+        if told > MAX_PROMPT_LOGPROBS:
+            raise ConfigError(
+                f"prompt_logprobs: {told} log-probabilities of prompts are asked for at once, and "
+                f"{MAX_PROMPT_LOGPROBS} may be; ask for fewer at each place, fewer prompts or "
+                "fewer sequences"
+            )
         most = MAX_PROMPT_LOGITS_BYTES // (4 * self.model.vocab_size)
         rows = sum(item.params.n * len(item.token_ids) for item in asking)
         rows += self.outputs.untold_prompt_tokens()
@@ -501,8 +518,12 @@ class AsyncLLM:
         """Hand in the request, or the n requests of its n sequences."""
         key, arrival_time = self._new_id(), time.time()
         several = item.params.n > 1
+        room = (self.config.max_model_len or 0) - len(item.token_ids)
+        asked = item.params.model_copy(
+            update={"max_tokens": min(item.params.max_tokens, room)}  # as vLLM's server does it
+        )
         stream = RequestStream(key, item.text, item.token_ids, item.params.n)
-        for index, (request_id, params) in enumerate(sequences(key, item.params)):
+        for index, (request_id, params) in enumerate(sequences(key, asked)):
             request = Request(
                 request_id,
                 item.token_ids,

@@ -11,13 +11,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-GREEDY_BELOW = 1e-5  # temperatures below it
+LEAST_TEMPERATURE = 0.01  # above 0; vLLM raises what is lower to it
 MAX_STOP_STRINGS = 16
 MAX_STOP_TOKENS = 64
 MAX_SEQUENCES = 16  # of one request (vLLM takes 16,384)
 MAX_LOGPROBS = 20  # as vLLM's max_logprobs
 MAX_BIASED_TOKENS = 1_024
 MAX_BIAS = 100.0
+MAX_ERRORS = 10  # named in one message; a client may have sent a thousand wrong values
 
 
 def clamp_bias(bias: float) -> float:
@@ -25,6 +26,18 @@ def clamp_bias(bias: float) -> float:
     return min(MAX_BIAS, max(-MAX_BIAS, bias))
 
 
+def raise_temperature(temperature: float) -> float:
+    """A temperature as vLLM takes it: what is lower than the least, and not 0, counts as it."""
+    return max(temperature, LEAST_TEMPERATURE) if temperature > 0 else temperature
+
+
+def seed_or_none(seed: int | None) -> int | None:
+    """A seed as vLLM takes it: -1 is none."""
+    return None if seed == -1 else seed
+
+
+Temperature = Annotated[float, Field(ge=0.0, le=2.0), AfterValidator(raise_temperature)]
+Seed = Annotated[int | None, Field(ge=-(2**63), lt=2**63), AfterValidator(seed_or_none)]
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 Bias = Annotated[float, Field(allow_inf_nan=False), AfterValidator(clamp_bias)]
 
@@ -148,7 +161,7 @@ class SamplingParams(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    temperature: float = Field(default=1.0, ge=0.0, le=100.0, description="0: greedy")
+    temperature: Temperature = Field(default=1.0, description="0: greedy")
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     top_k: int = Field(default=0, ge=0, description="0: all tokens")
     min_p: float = Field(
@@ -189,10 +202,8 @@ class SamplingParams(BaseModel):
     n: int = Field(
         default=1, ge=1, le=MAX_SEQUENCES, description="sequences generated from the one prompt"
     )
-    seed: int | None = Field(
+    seed: Seed = Field(
         default=None,
-        ge=0,
-        lt=2**63,
         description="None: from the engine's seed and the request's id",
     )
     max_tokens: int = Field(default=16, ge=1)
@@ -226,7 +237,7 @@ class SamplingParams(BaseModel):
     @property
     def is_greedy(self) -> bool:
         """Whether the most probable token is taken, as vLLM decides it."""
-        return self.temperature < GREEDY_BELOW
+        return self.temperature == 0.0
 
     @property
     def has_penalties(self) -> bool:
@@ -264,10 +275,13 @@ _WORDINGS = {
 def describe(error: ValidationError) -> str:
     """A validation error in words, by field: `max_num_seqs: must be 1 or more (got -1)`."""
     lines = []
-    for item in error.errors(include_url=False):
-        where = ".".join(str(part) for part in item["loc"] if part != "[key]") or "value"
+    items = error.errors(include_url=False)
+    for item in items[:MAX_ERRORS]:
+        where = ".".join(f"{part!s:.60}" for part in item["loc"] if part != "[key]") or "value"
         wording = _WORDINGS.get(item["type"])
         text = wording.format(**item.get("ctx", {})) if wording else item["msg"]
         text = text[:1].lower() + text[1:]
         lines.append(f"{where}: {text} (got {item['input']!r:.60})")
+    if len(items) > MAX_ERRORS:
+        lines.append(f"and {len(items) - MAX_ERRORS} more")
     return "; ".join(lines)

@@ -83,7 +83,7 @@ def request_seed(params: SamplingParams, engine_seed: int, request_id: str) -> i
 
 def uniform(seed: int, index: int) -> float:
     """The `index`-th number of a seed's stream, in [0, 1)."""
-    digest = hashlib.blake2b(struct.pack("<QQ", seed, index), digest_size=8).digest()
+    digest = hashlib.blake2b(struct.pack("<QQ", seed % 2**64, index), digest_size=8).digest()
     return (int.from_bytes(digest, "little") >> 11) / 2.0**53
 
 

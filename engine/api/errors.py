@@ -95,11 +95,25 @@ def to_api_error(error: Exception) -> ApiError:
             return ApiError(str(error), 500, code="engine_stopped")
         case EngineThreadStopped():
             return ApiError(str(error), 503, code="shutting_down")
+        case HTTPException(status_code=400):  # the only one: the body could not be read
+            return ApiError(f"the body is not JSON: {why_unreadable(error)}", code="invalid_value")
         case HTTPException():
             sentence = {404: NOT_FOUND, 405: WRONG_METHOD}.get(error.status_code, error.detail)
             return ApiError(sentence, error.status_code)
     log.error("unexpected error in a request", exc_info=error)
     return ApiError(UNEXPECTED, 500)
+
+
+def why_unreadable(error: HTTPException) -> str:
+    """What was wrong with a body before it could be JSON at all."""
+    match error.__cause__:
+        case UnicodeDecodeError() as cause:
+            return f"the byte at {cause.start} is no UTF-8"
+        case RecursionError():
+            return "it is nested too deeply"
+        case ValueError():
+            return "a number in it has too many digits"
+    return "it ended too early or was not readable"
 
 
 def validation_error(error: RequestValidationError) -> ApiError:

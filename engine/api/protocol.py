@@ -144,7 +144,7 @@ class GenerationRequest(BaseModel):
     model: StrictStr | None = None
     max_tokens: StrictInt | None = Field(None, ge=1)
     min_tokens: StrictInt = Field(0, ge=0)
-    temperature: Number | None = Field(None, ge=0, le=100)
+    temperature: Number | None = None
     top_p: Number | None = Field(None, gt=0, le=1)
     top_k: StrictInt | None = Field(None, ge=-1)  # -1, too, is all tokens
     min_p: Number | None = None
@@ -154,7 +154,7 @@ class GenerationRequest(BaseModel):
     logit_bias: dict[StrictStr, Number] | None = None
     n: StrictInt | None = None
     prompt_logprobs: StrictInt | None = None
-    seed: StrictInt | None = Field(None, ge=0, lt=2**63)
+    seed: StrictInt | None = None
     stop: StrictStr | StopStrings | None = None
     stop_token_ids: StopTokens | None = None
     ignore_eos: StrictBool = False
@@ -178,8 +178,9 @@ class GenerationRequest(BaseModel):
                 continue
             if name in NOT_SERVED:
                 raise ApiError(f"{name}: not supported here", param=name, code="unsupported")
+            shown = f"{name:.100}"  # which may have megabytes
             raise ApiError(
-                f"{name}: there is no such parameter", param=name, code="unknown_parameter"
+                f"{shown}: there is no such parameter", param=shown, code="unknown_parameter"
             )
         if self.stream_options is not None and not self.stream:
             raise ApiError(

@@ -229,7 +229,8 @@ def bearer(key: str) -> dict[str, str]:
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_tokens": "5"}, "max_tokens"),
         ({"max_tokens": True}, "max_tokens"),
-        ({"seed": -1}, "seed"),
+        ({"temperature": 2.5}, "temperature"),
+        ({"seed": 2**63}, "seed"),
         ({"stop": [""]}, "stop"),
         ({"stop": ["a"] * 17}, "stop"),
         ({"stop_token_ids": ["x"]}, "stop_token_ids"),
@@ -340,6 +341,61 @@ def test_what_is_no_json_object_is_refused(server: Server, body: bytes) -> None:
         )
     assert answer.status_code == 400
     assert error_of(answer)["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b'{"prompt": "\xff"}', "the byte at 12 is no UTF-8"),
+        (b'{"prompt": ' + b"[" * 100_000, "nested too deeply"),
+        (b'{"prompt": "a", "seed": ' + b"9" * 5_000 + b"}", "too many digits"),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_told_why(server: Server, body: bytes, why: str) -> None:
+    with server.client() as client:
+        answer = client.post(
+            "/v1/completions", content=body, headers={"Content-Type": "application/json"}
+        )
+    assert answer.status_code == 400
+    assert why in error_of(answer)["message"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"k" * 100_000: 1},
+        {"logit_bias": {"k" * 900 + str(number): 1 for number in range(1_024)}},
+        {"logit_bias": {str(2**40 + number): 1 for number in range(1_024)}},
+    ],
+)
+def test_no_error_is_as_long_as_what_it_is_about(server: Server, changes: dict[str, Any]) -> None:
+    with server.client() as client:
+        answer = client.post("/v1/completions", json={"prompt": "a", **changes})
+    assert answer.status_code == 400 and len(answer.content) < 3_000
+
+
+def test_what_no_engine_can_hold_is_refused_for_good(server: Server) -> None:
+    key, engine = server.session()
+    many = {"prompt": ["a"] * 64, "n": 9}
+    rated = {"prompt": ["a" * 500] * 3, "n": 16, "prompt_logprobs": 20}
+    with server.client(key) as client:
+        for body, param in ((many, "n"), (rated, "prompt_logprobs")):
+            answer = client.post("/v1/completions", json=body)
+            assert answer.status_code == 400
+            assert error_of(answer)["param"] == param
+    assert engine.num_unfinished == 0
+
+
+def test_max_tokens_ends_where_the_context_does(server: Server) -> None:
+    key, engine = server.session()
+    engine.reset(EngineConfig(max_model_len=30))
+    engine.run()
+    with server.client(key) as client:
+        client.post("/v1/completions", json={"prompt": "abcd", "max_tokens": 10**30})
+        client.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "hi"}]})
+    states = engine.outputs.states
+    asked = {name: state.request.sampling_params.max_tokens for name, state in states.items()}
+    assert asked == {"r0": 26, "r1": 9}
 
 
 def test_other_addresses_methods_and_models(server: Server) -> None:

@@ -62,6 +62,9 @@ def test_every_wrong_field_is_named(values: dict[str, object], named: str) -> No
         ({"stop": ("",)}, "stop"),
         ({"min_tokens": 9, "max_tokens": 8}, "min_tokens"),
         ({"stop_token_ids": (-1,)}, "stop_token_ids"),
+        ({"temperature": 2.1}, "temperature"),
+        ({"temperature": math.nan}, "temperature"),
+        ({"seed": 2**63}, "seed"),
         ({"n": 17}, "n"),
         ({"n": 2, "temperature": 0.0}, "n"),
         ({"min_p": 1.1}, "min_p"),
@@ -86,6 +89,17 @@ def test_a_wrong_sampling_parameter_is_named(values: dict[str, object], field: s
 def test_a_bias_beyond_the_limits_counts_as_the_limit() -> None:
     params = SamplingParams.model_validate({"logit_bias": {"5": 300, 6: -1e9, "7": 1.5}})
     assert params.logit_bias == {5: 100.0, 6: -100.0, 7: 1.5}
+
+
+def test_temperatures_near_zero_are_raised_and_zero_stays_greedy() -> None:
+    assert SamplingParams(temperature=1e-9).temperature == 0.01
+    assert not SamplingParams(temperature=1e-9).is_greedy
+    assert SamplingParams(temperature=0.0).is_greedy
+
+
+def test_a_seed_of_minus_one_is_none_and_others_count() -> None:
+    assert SamplingParams(seed=-1).seed is None
+    assert SamplingParams(seed=-2).seed == -2
 
 
 def test_a_step_has_a_token_for_every_seat() -> None:

@@ -676,7 +676,7 @@ def test_the_log_has_each_choice_with_its_candidates() -> None:
     model = tiny("llama")
     engine = Engine(model)
     engine.add("greedy", [5, 6, 7], max_tokens=3)
-    engine.add("drawn", [5, 6, 7], max_tokens=3, temperature=3.0, top_k=2, seed=1)
+    engine.add("drawn", [5, 6, 7], max_tokens=3, temperature=2.0, top_k=2, seed=1)
     outputs = engine.run()
     facts = engine.facts(TokenSampled)
     assert len(facts) == 6

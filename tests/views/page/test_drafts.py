@@ -83,7 +83,7 @@ def test_empty_sampling_fields_are_the_engines_defaults() -> None:
         ("temperature", -0.1),
         ("top_p", 0.0),
         ("top_k", -1),
-        ("seed", -1),
+        ("seed", 2**63),
         ("min_p", 1.5),
         ("repetition_penalty", 0.0),
         ("presence_penalty", 2.5),
