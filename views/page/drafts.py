@@ -117,6 +117,7 @@ def logit_bias(text: str) -> dict[int, float] | None:
         if not item.strip():
             continue
         token, colon, value = (word.strip() for word in item.partition(":"))
+        before = len(bias)
         try:
             if not (colon and token.isascii() and token.isdigit()):
                 raise ValueError
@@ -126,6 +127,8 @@ def logit_bias(text: str) -> dict[int, float] | None:
                 f"Sampling: logit_bias has {item.strip()!r:.40}, which is no token id with a "
                 "number; write for example 198: -100, 260: 2.5."
             ) from None
+        if len(bias) == before:
+            raise ComposerError(f"Sampling: logit_bias has token {token} twice; write it once.")
     return bias or None
 
 
