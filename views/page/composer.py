@@ -134,7 +134,7 @@ def _penalty_fields(fields: state.Fields) -> None:
     with right:
         _number(fields, "presence_penalty", "once a token", 0.1)
         _number(fields, "frequency_penalty", "each time", 0.1)
-    label = "logit_bias: token id and what is added (-100 to 100), with commas, as 198: -100, 260: 2.5"
+    label = "logit_bias: token ids and what is added (±100), as 198: -100, 260: 2.5"
     st.text_input(label, fields.first["logit_bias"], key=fields.key("logit_bias"))
 
 

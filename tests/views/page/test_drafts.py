@@ -127,7 +127,9 @@ def test_a_bias_is_a_token_id_with_a_number() -> None:
     assert compose(Draft("a", sampling=fields))[0].params.logit_bias == {5: 100.0}
 
 
-@pytest.mark.parametrize("text", ["x: 1", "5", "5: y", "-5: 1", "5 1", "5:", "5: nan", "5: 1, 5: 2"])
+@pytest.mark.parametrize(
+    "text", ["x: 1", "5", "5: y", "-5: 1", "5 1", "5:", "5: nan", "5: 1, 5: 2"]
+)
 def test_a_bias_that_is_none_is_shown(text: str) -> None:
     with pytest.raises(ComposerError, match="Sampling: logit_bias"):
         compose(Draft("a", sampling=SamplingFields(logit_bias=text)))
