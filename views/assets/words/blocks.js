@@ -1,7 +1,7 @@
 // @ts-check
 /** Blocks, in a sentence: taken, hit, evicted, cached, freed. */
 import { eventPhrase } from "./events.js";
-import { blockList, count, plural } from "./format.js";
+import { blockList, count, names, plural } from "./format.js";
 import { of, row, seqs, some } from "./parts.js";
 import { because, colon } from "./reasons.js";
 
@@ -45,12 +45,7 @@ export function blockParts(opening, events) {
       (e) => `${blockList(e.facts.blocks)}${because(e.reason)}`,
     ),
     verb("freed ", of(events, "blocks_freed"), 4, freedWords),
-    verb(
-      "found no cached prefix for ",
-      looked.filter((e) => e.facts.hit_tokens === 0),
-      3,
-      missedWords,
-    ),
+    missedInWords(looked.filter((e) => e.facts.hit_tokens === 0)),
     verb(
       "found no room for ",
       of(events, "allocation_failed"),
@@ -90,10 +85,23 @@ function foundWords({ facts: f }) {
   return `${f.hit_tokens} of ${f.request}'s ${plural(f.num_tokens, "token")} cached${kept}`;
 }
 
-/** @param {EventRecord} event prefix_looked_up, without one */
-function missedWords(event) {
-  const why = event.reason?.code === "first_miss" ? "" : because(event.reason);
-  return `${event.facts.request}${why}`;
+/**
+ * Who has no cached prefix; a reason that several have is given once.
+ * @param {EventRecord[]} events prefix_looked_up, without a hit @returns {Part[]}
+ */
+function missedInWords(events) {
+  if (events.length === 0) return [];
+  /** @type {Map<string, EventRecord[]>} */
+  const byReason = new Map();
+  for (const event of events) {
+    const why = event.reason?.code === "first_miss" ? "" : because(event.reason);
+    byReason.set(why, [...(byReason.get(why) ?? []), event]);
+  }
+  const parts = [...byReason].map(([why, missed]) => ({
+    text: `${names(missed.map((event) => event.facts.request))}${why}`,
+    seqs: seqs(missed),
+  }));
+  return [{ text: "found no cached prefix for ", seqs: [] }, ...row(parts)];
 }
 
 /** @param {EventRecord[]} events @returns {Part[]} */

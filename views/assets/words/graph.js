@@ -16,10 +16,12 @@ export function graphParts(opening, events, context) {
   if (!dispatch) return notDispatched(opening, events, context);
   const f = dispatch.facts;
   const padding = f.num_padded_tokens - f.num_tokens;
+  const begun = events.some(({ type }) => type === "graph_captured" || type === "graph_replayed");
+  const took = context.ran || begun ? "took" : "is to take";
   const how =
     f.mode === "NONE"
       ? `${opening} ${context.ran ? "ran" : "is to run"} eagerly${colon(dispatch.reason)}`
-      : `${opening} ${context.ran ? "took" : "is to take"} the ${f.mode} graph of ` +
+      : `${opening} ${took} the ${f.mode} graph of ` +
         `${plural(f.num_padded_tokens, "row")}` +
         `${padding > 0 ? `, ${padding} of them padding` : ""}${because(dispatch.reason)}`;
   /** @type {Part[]} */
