@@ -60,6 +60,8 @@ async def answer_error(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestRefusedError) and request.url.path.endswith("/chat/completions"):
         api_error.param = "messages"
     headers = {"Retry-After": "2"} if api_error.status in (429, 503) else {}
+    if isinstance(error, HTTPException):
+        headers |= error.headers or {}  # which methods a 405 would take
     if api_error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return JSONResponse(api_error.body(), api_error.status, headers)

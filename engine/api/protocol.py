@@ -18,6 +18,7 @@ from pydantic import (
     StrictInt,
     StrictStr,
     field_validator,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -287,6 +288,14 @@ class ChatMessage(BaseModel):
 
     role: Literal["system", "developer", "user", "assistant"]
     content: StrictStr | Annotated[list[TextPart], Field(fail_fast=True)]
+
+    @model_validator(mode="after")
+    def _nothing_else(self) -> ChatMessage:
+        """What would be lost is refused; programs send back the empty fields of an answer."""
+        for name, value in (self.model_extra or {}).items():
+            if name != "name" and value not in (None, []):
+                raise PydanticCustomError("unsupported", f"{name:.100}: not supported here")
+        return self
 
     def plain(self) -> dict[str, str]:
         """The message as chat templates know it."""

@@ -306,6 +306,7 @@ def test_parameters_that_ask_for_nothing_are_taken(server: Server) -> None:
         ([{"role": "nobody", "content": "a"}], "'user'"),
         ([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}], "'text'"),
         ([{"role": "user"}], "required"),
+        ([{"role": "assistant", "content": "a", "tool_calls": [{}]}], "tool_calls: not supported"),
     ],
 )
 def test_bad_messages_are_named(server: Server, messages: list[Any], why: str) -> None:
@@ -314,6 +315,15 @@ def test_bad_messages_are_named(server: Server, messages: list[Any], why: str) -
     assert answer.status_code == 400
     error = error_of(answer)
     assert error["param"] == "messages" and why in error["message"]
+
+
+def test_an_answer_s_message_can_be_sent_back(server: Server) -> None:
+    client = openai_client(server)
+    messages: list[Any] = [{"role": "user", "content": "hi", "name": "somebody"}]
+    ask: Any = {"model": MODEL, "max_tokens": 2}
+    messages.append(client.chat.completions.create(messages=messages, **ask).choices[0].message)
+    messages = [messages[0], messages[1].model_dump(), messages[0]]
+    assert client.chat.completions.create(messages=messages, **ask).choices[0].message.content
 
 
 def test_a_prompt_too_long_says_how_long_it_is_and_may_be(server: Server) -> None:
@@ -408,6 +418,7 @@ def test_other_addresses_methods_and_models(server: Server) -> None:
         ):
             assert answer.status_code == status
             error_of(answer)
+        assert client.get("/v1/completions").headers["Allow"] == "POST"
 
 
 def test_a_large_body_without_a_length_is_told_so(server: Server) -> None:
