@@ -38,7 +38,7 @@ from engine.model_loader.dtypes import dtype_name, in_dtype, kv_cache_dtype
 from engine.output_processor import OutputProcessor, RequestLost, RequestStream
 from engine.parallel_sampling import sequences
 from engine.request import Request
-from engine.trace import SCHEMA_VERSION, Changes, Trace, TraceHeader
+from engine.trace import SCHEMA_VERSION, Changes, Trace, TraceHeader, error_text
 
 if TYPE_CHECKING:
     from engine.model_loader import LoadedModel
@@ -719,10 +719,9 @@ class AsyncLLM:
 
     def _fail(self, error: Exception) -> None:
         """The log and every client hear of it; only a reset makes the engine work again."""
-        first_line = (str(error).strip().splitlines() or [""])[0][:300]
-        what = f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
         self.failed = (
-            f"the engine stopped in the phase `{self.core.next_phase}` ({what}); reset it to go on"
+            f"the engine stopped in the phase `{self.core.next_phase}` ({error_text(error)}); "
+            "reset it to go on"
         )
         try:
             self._log_command(EngineFailed(self.failed))

@@ -43,6 +43,12 @@ class TraceError(ValueError):
     """A trace file that cannot be read; the message names the line and what is wrong with it."""
 
 
+def error_text(error: Exception) -> str:
+    """An exception as the log has it: its type and the first line of what it says."""
+    first_line = (str(error).strip().splitlines() or [""])[0][:300]
+    return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
+
+
 class TraceHeader(BaseModel):
     """What a reader must know before the first record."""
 

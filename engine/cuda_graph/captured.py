@@ -22,6 +22,7 @@ from engine.forward import Forward, ModelInputs
 from engine.kv_cache import KVCache
 from engine.model_loader import LoadedModel
 from engine.paged_attention import PagedAttentionMetadata
+from engine.trace import error_text
 
 
 class DecodeGraph(Protocol):
@@ -90,7 +91,7 @@ class CapturedGraphs:
             self.refused = str(error)
             raise
         except Exception as error:  # whatever torch or the model's code objects to
-            self.refused = f"{type(error).__name__}: {error}"
+            self.refused = error_text(error)
             raise CannotRecord(self.refused) from error
         return self.by_size[size]
 

@@ -376,6 +376,20 @@ def test_a_model_that_is_no_list_runs_eagerly_and_says_why(look: Any, message: s
         assert outputs[key] == plain_greedy(model, request.all_token_ids[:4], 4)
 
 
+def test_why_a_capture_failed_is_told_in_one_line() -> None:
+    """Torch's errors have pages, and the log says the reason again at each step."""
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("no memory\nException raised from ...")
+
+    engine = decoding(fresh_llama(), 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(captured_module, "capture", fail)
+        engine.run()
+    reason = engine.events(StepDispatched)[-1].reason
+    assert reason == CannotCapture("RuntimeError: no memory")
+
+
 def test_a_forward_that_changes_what_outlives_it_is_refused() -> None:
     model = fresh_llama()
     inner: Any = model.model.model.layers[0]
