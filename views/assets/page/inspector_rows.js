@@ -3,7 +3,7 @@
 import { COMPUTED_HOW, computedAt } from "../core/computed.js";
 import { FIRST_HOW, LAST_HOW, meanHow, timingOf } from "../core/timing.js";
 import { hasTexts, outputPieces, promptPieces } from "../core/tokens.js";
-import { count, micros, plural, ranges } from "../words/format.js";
+import { count, micros, plural, ranges, visible } from "../words/format.js";
 import { el, reconcile } from "./dom.js";
 import { setTruth, truth } from "./truth.js";
 
@@ -125,9 +125,10 @@ export function outputText(request) {
   if (!request) return "(nothing yet)";
   const pieces = outputPieces(request);
   if (!pieces.length) return "(nothing yet)";
-  return hasTexts(request)
-    ? clipped(pieces.join(""))
-    : `token ids ${pieces.slice(-200).join(" ")}`;
+  if (!hasTexts(request)) return `token ids ${pieces.slice(-200).join(" ")}`;
+  const text = pieces.join("");
+  if (text === "") return "(no text yet)"; // tokens are there; no text of theirs has been sent
+  return clipped(text.trim() === "" ? visible(text) : text);
 }
 
 /** A browser takes seconds to lay a text of megabytes out. @param {string} text */

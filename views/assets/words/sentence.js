@@ -29,8 +29,7 @@ export function sentenceParts(events, tell, context = {}) {
     return oneAfterTheOther(`At step ${commands[0].step}: `, said.length ? said : commands);
   }
   const step = rest.length > 0 ? rest[0].step : context.step;
-  if (step === undefined)
-    return [{ text: "Nothing has happened yet: send a request, then step.", seqs: [] }];
+  if (step === undefined) return [{ text: "Nothing has happened yet.", seqs: [] }];
   return tell(`Step ${step}`, events, context);
 }
 
