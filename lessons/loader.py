@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -110,7 +111,11 @@ def load(path: Path) -> Lesson:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise LessonError([Problem(path, 1, f"cannot be read: {error}")]) from None
-    source = take_apart(path, text)
+    try:
+        source = take_apart(path, text)
+    except RecursionError:
+        message = "the front matter is nested too deeply, or a part of it contains itself"
+        raise LessonError([Problem(path, 1, message)]) from None
     lesson = _validate(source, _with_texts(source))
     found = broken_rules(lesson, path)
     if found:
@@ -182,7 +187,7 @@ def _sections(path: Path, lines: list[str], start: int) -> Iterator[tuple[str, S
         message = "text before the first section; begin each with `## ` and the id of its step"
         raise LessonError([Problem(path, stray + 1, message)])
     seen: set[str] = set()
-    for (number, name), (end, _) in zip(heads, [*heads[1:], (len(lines), "")], strict=True):
+    for (number, name), (end, _) in pairwise([*heads, (len(lines), "")]):
         if name in seen:
             raise LessonError([Problem(path, number + 1, f"a second section `{name}`; join them")])
         seen.add(name)

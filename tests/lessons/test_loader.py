@@ -85,7 +85,18 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     assert {error.problems[0].file.name for error in errors} == {"small.md", "other.md"}
 
 
-@pytest.mark.parametrize("text", ["", "# no front matter", "---\nid: x\n", "---\n- 1\n---\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "# no front matter",
+        "---\nid: x\n",
+        "---\n- 1\n---\n",
+        "---\nid: x\n---\n",  # no section at all
+        "---\nid: &a [*a]\n---\n",
+        f"---\nid: {'[' * 9_000}\n---\n",
+    ],
+)
 def test_a_file_that_is_no_lesson_says_so(tmp_path: Path, text: str) -> None:
     with pytest.raises(LessonError, match=r"small\.md:\d+: "):
         load(write(tmp_path, text))
