@@ -478,3 +478,13 @@ def test_a_narrow_screen_does_not_scroll_sideways(browser: Browser, server_url: 
     SHOTS.mkdir(exist_ok=True)
     tab.page.screenshot(path=str(SHOTS / "narrow.png"))
     context.close()
+
+
+def test_popovers_know_dark_from_light(browser: Browser, server_url: str) -> None:
+    """They are outside of the element whose colour scheme Streamlit sets."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="dark")
+    page = Tab(context.new_page(), server_url).open().page
+    page.get_by_role("button", name="Engine", exact=True).click()
+    apply = page.get_by_role("button", name="Apply and reset the engine")
+    assert apply.evaluate("button => getComputedStyle(button).color") == "rgb(6, 32, 42)"
+    context.close()
