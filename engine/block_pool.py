@@ -37,6 +37,11 @@ def short_hash(block_hash: bytes) -> str:
     return block_hash[:8].hex()
 
 
+def block_ids(blocks: Iterable[KVCacheBlock]) -> tuple[int, ...]:
+    """Their ids, in the same order."""
+    return tuple([block.block_id for block in blocks])
+
+
 class BlockPool:
     """All blocks, the queue of the free ones, and the map from content to block."""
 

@@ -256,10 +256,9 @@ class EngineCore:
     def _end_phase(self) -> None:
         changes = self.recorder.take_changes()
         merge_records(changes, self.runner.take_changes())
-        forgotten = [key for key, value in changes.get("requests", {}).items() if value is None]
         if self.output_processor is not None:
             merge_records(changes, self.output_processor.take_changes())
-            self.output_processor.forget(forgotten)
+            self.output_processor.forget(self.recorder.forgotten)
         record = self._engine_record()
         difference = diff(self._told, record)
         if difference:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from typing import NamedTuple
+from collections.abc import Sequence
 
-from engine.block_pool import BlockPool, KVCacheBlock, short_hash
+from engine.block_pool import BlockPool, KVCacheBlock, block_ids, short_hash
 from engine.config import EngineConfig
 from engine.events import (
     AllocationFailed,
@@ -27,13 +27,6 @@ from engine.events import (
 )
 from engine.request import Request
 from engine.trace import Trace
-
-
-class Allocation(NamedTuple):
-    """Blocks a request got in one step: shared ones that hit, and new ones."""
-
-    hit_blocks: list[KVCacheBlock]
-    new_blocks: list[KVCacheBlock]
 
 
 class KVCacheManager:
@@ -82,7 +75,7 @@ class KVCacheManager:
                 request.num_tokens,
                 len(hits) * self.block_size,
                 request.num_preemptions > 0,
-                tuple(block.block_id for block in hits),
+                block_ids(hits),
             ),
             LastTokenNeeded(limit * self.block_size) if ended else FirstMiss(len(hits)),
         )
@@ -93,54 +86,57 @@ class KVCacheManager:
         self,
         request: Request,
         num_new_tokens: int,
-        hit_blocks: list[KVCacheBlock] | None = None,
+        hits: Sequence[KVCacheBlock] = (),
         reserve: int = 0,
         watermark_blocks: int = 0,
-    ) -> Allocation | DoesNotFit:
-        """Blocks for the next `num_new_tokens` of a request, or the numbers why not.
+    ) -> list[KVCacheBlock] | DoesNotFit:
+        """New blocks for the next `num_new_tokens` of a request, or the numbers why not.
 
-        `reserve`: the known sequence (tokens) that must fit as a whole for the request to be
-        admitted; nothing is set aside for it. `watermark_blocks` must stay free beside it.
+        They follow its `hits`, which it takes as well. `reserve`: the known sequence (tokens) that
+        must fit as a whole for the request to be admitted; nothing is set aside for it.
+        `watermark_blocks` must stay free beside it.
         """
-        hits = hit_blocks or []
-        table = self.req_to_blocks.get(request.request_id, [])
-        computed = request.num_computed_tokens + len(hits) * self.block_size
-        # Hits that nobody holds stand in the free queue: taking them makes it shorter.
-        free_hits = sum(block.ref_cnt == 0 for block in hits)
-        held = len(table) + len(hits)
-        needs = self._num_blocks(computed + num_new_tokens) - held
-        most = max(needs, self._num_blocks(reserve) - held) + free_hits
-        free = self.block_pool.get_num_free_blocks()
-        if most + watermark_blocks > free:
-            shortage = DoesNotFit(most, free, watermark_blocks)
+        held = len(self.req_to_blocks.get(request.request_id, ())) + len(hits)
+        num_tokens = request.num_computed_tokens + len(hits) * self.block_size + num_new_tokens
+        needs = self._num_blocks(num_tokens) - held
+        most = self._num_blocks(max(num_tokens, reserve)) - held
+        shortage = self._shortage(most, hits, watermark_blocks)
+        if shortage is not None:
             self.trace.event(AllocationFailed(request.request_id), shortage)
             return shortage
         if hits:
             self._take_hits(request, hits)
-        new_blocks = self._take_new(request, needs)
+        new_blocks = self._take_new(request, needs) if needs > 0 else []
         if self.enable_caching:
-            self.cache_blocks(request, min(computed + num_new_tokens, request.num_tokens))
-        return Allocation(hits, new_blocks)
+            self.cache_blocks(request, min(num_tokens, request.num_tokens))
+        return new_blocks
 
     def _num_blocks(self, num_tokens: int) -> int:
         return -(-num_tokens // self.block_size)
 
-    def _take_hits(self, request: Request, hits: list[KVCacheBlock]) -> None:
+    def _shortage(
+        self, needs: int, hits: Sequence[KVCacheBlock], watermark_blocks: int
+    ) -> DoesNotFit | None:
+        """The numbers where so many new blocks cannot be had; None where they can."""
+        # Hits that nobody holds stand in the free queue: taking them makes it shorter.
+        needs += sum([block.ref_cnt == 0 for block in hits])
+        free = self.block_pool.get_num_free_blocks()
+        if needs + watermark_blocks <= free:
+            return None
+        return DoesNotFit(needs, free, watermark_blocks)
+
+    def _take_hits(self, request: Request, hits: Sequence[KVCacheBlock]) -> None:
         taken = self.block_pool.touch(hits)
         self.req_to_blocks.setdefault(request.request_id, []).extend(hits)
         self.num_cached_block[request.request_id] = len(hits)
-        self.trace.event(
-            BlocksHit(request.request_id, tuple(block.block_id for block in hits), taken)
-        )
+        self.trace.event(BlocksHit(request.request_id, block_ids(hits), taken))
 
     def _take_new(self, request: Request, count: int) -> list[KVCacheBlock]:
-        if count <= 0:
-            return []
         free = self.block_pool.get_num_free_blocks()
         blocks = self.block_pool.get_new_blocks(count)
         self.req_to_blocks.setdefault(request.request_id, []).extend(blocks)
         self.trace.event(
-            BlocksAllocated(request.request_id, tuple(block.block_id for block in blocks)),
+            BlocksAllocated(request.request_id, block_ids(blocks)),
             FreeQueueHead(free),
         )
         return blocks
@@ -165,7 +161,7 @@ class KVCacheManager:
                 request.request_id,
                 first,
                 parent,
-                tuple(block.block_id for block in blocks),
+                block_ids(blocks),
                 tuple(short_hash(block_hash) for block_hash in hashes),
             ),
             BlockFilled((last - first) * self.block_size),
@@ -185,9 +181,7 @@ class KVCacheManager:
             for block in blocks:
                 self.block_pool.uncache(block)
             self.num_cached_block[request.request_id] = first
-            self.trace.event(
-                BlocksUncached(request.request_id, tuple(block.block_id for block in blocks))
-            )
+            self.trace.event(BlocksUncached(request.request_id, block_ids(blocks)))
         return blocks
 
     # -- release --------------------------------------------------------------------------------

@@ -7,10 +7,10 @@ wants (known tokens - computed tokens), which for a decode is one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from engine.block_pool import KVCacheBlock
+from engine.block_pool import KVCacheBlock, block_ids
 from engine.config import EngineConfig
 from engine.events import (
     AdmissionStopped,
@@ -43,7 +43,7 @@ from engine.events import (
     UncomputedDependency,
     WholeRequest,
 )
-from engine.kv_cache_manager import Allocation, KVCacheManager
+from engine.kv_cache_manager import KVCacheManager
 from engine.linked_queue import LinkedQueue
 from engine.outputs import (
     EngineCoreOutput,
@@ -167,35 +167,31 @@ class Scheduler:
             if num_tokens == 0:
                 self._pass_over(request, reason)
             else:
-                allocation = self._allocate_or_preempt(request, num_tokens)
-                if allocation is None:  # it was the victim itself
+                new_blocks = self._allocate_or_preempt(request, num_tokens)
+                if new_blocks is None:  # it was the victim itself
                     return
-                self._give(request, "running", num_tokens, allocation, reason)
+                self._give(request, "running", num_tokens, new_blocks, reason)
             request = request.next
 
     def _share(self, request: Request, num_computed: int) -> tuple[int, Reason]:
         """How many tokens a request gets now, and what limits them."""
         wanted = request.num_tokens - num_computed
-        share, reason = wanted, WholeRequest(wanted)
-        limits: tuple[tuple[int, Reason], ...] = (
-            (
-                self.config.long_prefill_token_threshold or wanted,
-                LongPrefillThreshold(wanted, self.config.long_prefill_token_threshold),
-            ),
-            (self._budget, BudgetLeft(wanted, self._budget)),
-            (self.max_model_len - 1 - num_computed, ModelLengthReached(self.max_model_len)),
-        )
-        for limit, why in limits:
-            if limit < share:
-                share, reason = limit, why  # type: ignore[assignment]
-        return share, reason
+        threshold = self.config.long_prefill_token_threshold or wanted
+        share = min(wanted, threshold, self._budget, self.max_model_len - 1 - num_computed)
+        if share == wanted:
+            return share, WholeRequest(wanted)
+        if share == threshold:
+            return share, LongPrefillThreshold(wanted, threshold)
+        if share == self._budget:
+            return share, BudgetLeft(wanted, share)
+        return share, ModelLengthReached(self.max_model_len)
 
-    def _allocate_or_preempt(self, request: Request, num_tokens: int) -> Allocation | None:
+    def _allocate_or_preempt(self, request: Request, num_tokens: int) -> list[KVCacheBlock] | None:
         """Blocks for a running request, taking them from others if need be."""
         while True:
-            allocation = self.kv_cache_manager.allocate_slots(request, num_tokens)
-            if not isinstance(allocation, DoesNotFit):
-                return allocation
+            new_blocks = self.kv_cache_manager.allocate_slots(request, num_tokens)
+            if not isinstance(new_blocks, DoesNotFit):
+                return new_blocks
             victim, reason = self._choose_victim()
             self._take_back_tokens(victim)
             following = victim.next
@@ -263,9 +259,9 @@ class Scheduler:
         num_tokens, reason = self._share(request, hit_tokens)
         if isinstance(reason, BudgetLeft) and not self.config.enable_chunked_prefill:
             return ChunkingOff(reason.wanted, self._budget)
-        allocation = self._allocate_for_admission(request, num_tokens, hits)
-        if isinstance(allocation, DoesNotFit):
-            return allocation
+        new_blocks = self._allocate_for_admission(request, num_tokens, hits)
+        if isinstance(new_blocks, DoesNotFit):
+            return new_blocks
         kind: ScheduledKind = "resumed" if request.status is RequestStatus.PREEMPTED else "new"
         self.waiting.remove(request)
         self.running.append(request)
@@ -273,7 +269,7 @@ class Scheduler:
         request.num_computed_tokens = request.hit_tokens = hit_tokens
         if kind == "new":
             self.counters.prompt_tokens += request.num_prompt_tokens
-        self._give(request, kind, num_tokens, allocation, reason)
+        self._give(request, kind, num_tokens, new_blocks, reason, hits)
         return None
 
     def _look_up(self, request: Request) -> list[KVCacheBlock]:
@@ -286,7 +282,7 @@ class Scheduler:
 
     def _allocate_for_admission(
         self, request: Request, num_tokens: int, hits: list[KVCacheBlock]
-    ) -> Allocation | DoesNotFit:
+    ) -> list[KVCacheBlock] | DoesNotFit:
         manager = self.kv_cache_manager
         return manager.allocate_slots(
             request,
@@ -301,8 +297,9 @@ class Scheduler:
         request: Request,
         kind: ScheduledKind,
         num_tokens: int,
-        allocation: Allocation,
+        new_blocks: list[KVCacheBlock],
         reason: Reason,
+        hits: Sequence[KVCacheBlock] = (),
     ) -> None:
         """Write down a request's share of the step."""
         self._budget -= num_tokens
@@ -316,8 +313,8 @@ class Scheduler:
             kind,
             num_tokens,
             request.num_computed_tokens,
-            tuple(block.block_id for block in allocation.new_blocks),
-            tuple(block.block_id for block in allocation.hit_blocks),
+            block_ids(new_blocks),
+            block_ids(hits),
             data,
         )
         self.trace.event(

@@ -7,7 +7,8 @@ what makes the page true, and is tested on every workload.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from engine.block_pool import KVCacheBlock, short_hash
@@ -17,6 +18,37 @@ from engine.scheduler import Scheduler
 from engine.trace import Changes, State
 
 MAX_FINISHED_REQUESTS = 1_000  # that stay in the state after their end
+
+# The fields of a record that may change and their values, in the same order. None: it has none,
+# which is how a JSON Merge Patch says so.
+Values = tuple[Any, ...]
+BLOCK_FIELDS = ("ref_cnt", "hash", "prev", "next")
+QUEUE_FIELDS = ("length", "head", "tail")
+STANDING_FIELDS = (
+    "status",
+    "num_preemptions",
+    "hit_tokens",
+    "prev",
+    "next",
+    "finish_reason",
+    "stop_reason",
+)
+
+
+class Told:
+    """What the log says of a request, as far as it may change.
+
+    Its tokens and its block table only grow at their ends, so that their lengths tell what of them
+    is new. A table goes as a whole, and does not come back in the same phase.
+    """
+
+    __slots__ = ("num_computed_tokens", "num_tokens", "standing", "table_length")
+
+    def __init__(self, request: Request, standing: Values):
+        self.num_tokens = request.num_prompt_tokens
+        self.num_computed_tokens = 0
+        self.table_length = 0
+        self.standing = standing
 
 
 class StateRecorder:
@@ -32,151 +64,188 @@ class StateRecorder:
         self.manager = scheduler.kv_cache_manager
         self.pool = self.manager.block_pool
         self.finished: dict[str, Request] = {}  # the latest ones, oldest first
-        self._blocks: dict[int, Changes] = {}  # as the log has them
-        self._requests: dict[str, Changes] = {}
-        self._tables: dict[str, list[int]] = {}
-        self._outputs: dict[str, int] = {}  # output tokens told
-        self._rest: dict[str, Changes] = {}
-        self.take_changes()  # everything is new to the recorder; the header's state has it
+        self.forgotten: list[str] = []  # finished ones that the latest changes took out
+        # As the log has them; the header's state is where it begins.
+        self._blocks = [block_values(block) for block in self.pool.blocks]
+        self._requests: dict[str, Told] = {}
+        self._queues = self._queue_values()
+        self._counters = vars(scheduler.counters).copy()
+        self.pool.touched.clear()
 
     def snapshot(self) -> State:
         """The whole state, from the live objects alone."""
         requests = {**self.finished, **self.arriving, **self.scheduler.requests}
-        state: State = {
+        return {
             "blocks": {str(block.block_id): block_record(block) for block in self.pool.blocks},
             "requests": {key: self._whole_request(request) for key, request in requests.items()},
-            **self._queues_and_counters(),
+            "queues": {
+                name: named(QUEUE_FIELDS, values) for name, values in self._queue_values().items()
+            },
+            "counters": vars(self.scheduler.counters).copy(),
         }
-        return state
 
     def _whole_request(self, request: Request) -> Changes:
         table = self.manager.req_to_blocks.get(request.request_id, [])
-        record = {**request_constants(request), **request_record(request)}
+        record = {
+            **request_constants(request),
+            "num_tokens": request.num_tokens,
+            "num_computed_tokens": request.num_computed_tokens,
+            **named(STANDING_FIELDS, standing_of(request)),
+        }
         if table:
             record["block_table"] = indexed([block.block_id for block in table])
         if request.num_output_tokens:
             record["output_token_ids"] = indexed(request.output_token_ids)
         return record
 
+    def _queue_values(self) -> dict[str, Values]:
+        return {
+            "free": queue_values(self.pool.free_block_queue, "block_id"),
+            "waiting": queue_values(self.scheduler.waiting, "request_id"),
+            "running": queue_values(self.scheduler.running, "request_id"),
+        }
+
     # -- changes --------------------------------------------------------------------------------
 
     def take_changes(self) -> Changes:
         """What changed since the last call, as a JSON Merge Patch."""
-        changes: Changes = {}
-        blocks = self._block_changes()
-        if blocks:
-            changes["blocks"] = blocks
-        requests = self._request_changes()
-        if requests:
-            changes["requests"] = requests
-        for name, record in self._queues_and_counters().items():
-            difference = diff(self._rest.get(name, {}), record)
-            if difference:
-                changes[name] = difference
-                self._rest[name] = record
-        return changes
+        parts = {
+            "blocks": self._block_changes(),
+            "requests": self._request_changes(),
+            "queues": self._queue_changes(),
+            "counters": self._counter_changes(),
+        }
+        return {name: changes for name, changes in parts.items() if changes}
 
     def _block_changes(self) -> Changes:
         changes: Changes = {}
         for block in self.pool.touched:
-            record = block_record(block)
-            difference = diff(self._blocks.get(block.block_id, {}), record)
-            if difference:
-                changes[str(block.block_id)] = difference
-                self._blocks[block.block_id] = record
+            values = block_values(block)
+            before = self._blocks[block.block_id]
+            if values != before:
+                changes[str(block.block_id)] = difference(BLOCK_FIELDS, before, values)
+                self._blocks[block.block_id] = values
         self.pool.touched.clear()
         return changes
 
     def _request_changes(self) -> Changes:
         changes: Changes = {}
         for request in self.scheduler.touched:
-            difference = self._one_request(request)
-            if difference:
-                changes[request.request_id] = difference
+            known = request.request_id in self._requests
+            record = {} if known else self._new_request(request)
+            self._add_progress(request, self._requests[request.request_id], record)
+            if record:
+                changes[request.request_id] = record
             if request.status is RequestStatus.FINISHED:
                 self.finished[request.request_id] = request
         self.scheduler.touched.clear()
-        while len(self.finished) > MAX_FINISHED_REQUESTS:
-            self._forget(next(iter(self.finished)), changes)
+        self._forget_oldest(changes)
         return changes
 
-    def _one_request(self, request: Request) -> Changes:
-        key = request.request_id
-        record = request_record(request)
-        before = self._requests.get(key)
-        if before is None:
-            changes = {**request_constants(request), **record}
-        else:
-            changes = diff(before, record)
-        self._requests[key] = record
-        table = [block.block_id for block in self.manager.req_to_blocks.get(key, [])]
-        if table != self._tables.get(key, []):
-            changes["block_table"] = self._table_changes(key, table)
-        told = self._outputs.get(key, 0)
-        new_tokens = request.all_token_ids[request.num_prompt_tokens + told :]
-        if new_tokens:
-            changes["output_token_ids"] = indexed(new_tokens, told)
-            self._outputs[key] = told + len(new_tokens)
-        return changes
-
-    def _table_changes(self, key: str, table: list[int]) -> Changes | None:
-        """A table by index: it grows at its end, and goes as a whole (None)."""
-        before = self._tables.pop(key, [])
-        if not table:
-            return None
-        self._tables[key] = table
-        return diff(indexed(before), indexed(table))
-
-    def _forget(self, key: str, changes: Changes) -> None:
-        del self.finished[key]
-        del self._requests[key]
-        self._outputs.pop(key, None)
-        changes[key] = None
-
-    def _queues_and_counters(self) -> dict[str, Changes]:
+    def _new_request(self, request: Request) -> Changes:
+        """All of it but what `_add_progress` tells."""
+        standing = standing_of(request)
+        told = Told(request, standing)
+        self._requests[request.request_id] = told
         return {
-            "queues": {
-                "free": queue_record(self.pool.free_block_queue, "block_id"),
-                "waiting": queue_record(self.scheduler.waiting, "request_id"),
-                "running": queue_record(self.scheduler.running, "request_id"),
-            },
-            "counters": asdict(self.scheduler.counters),
+            **request_constants(request),
+            "num_tokens": told.num_tokens,
+            "num_computed_tokens": told.num_computed_tokens,
+            **named(STANDING_FIELDS, standing),
         }
+
+    def _add_progress(self, request: Request, told: Told, record: Changes) -> None:
+        """Write into `record` how far the request has come since it was `told`."""
+        if request.num_computed_tokens != told.num_computed_tokens:
+            record["num_computed_tokens"] = told.num_computed_tokens = request.num_computed_tokens
+        num_tokens = request.num_tokens
+        if num_tokens != told.num_tokens:
+            record["num_tokens"] = num_tokens
+            first = told.num_tokens - request.num_prompt_tokens
+            new_tokens = request.all_token_ids[told.num_tokens :]
+            record["output_token_ids"] = indexed(new_tokens, first)
+            told.num_tokens = num_tokens
+        table = self.manager.req_to_blocks.get(request.request_id, ())
+        if len(table) != told.table_length:
+            record["block_table"] = table_changes(table, told.table_length)
+            told.table_length = len(table)
+        standing = standing_of(request)
+        if standing != told.standing:
+            record.update(difference(STANDING_FIELDS, told.standing, standing))
+            told.standing = standing
+
+    def _forget_oldest(self, changes: Changes) -> None:
+        """Take the oldest finished requests out of the state where they are too many."""
+        too_many = max(0, len(self.finished) - MAX_FINISHED_REQUESTS)
+        self.forgotten = list(islice(self.finished, too_many))
+        for key in self.forgotten:
+            del self.finished[key]
+            del self._requests[key]
+            changes[key] = None
+
+    def _queue_changes(self) -> Changes:
+        before, self._queues = self._queues, self._queue_values()
+        return {
+            name: difference(QUEUE_FIELDS, before[name], values)
+            for name, values in self._queues.items()
+            if values != before[name]
+        }
+
+    def _counter_changes(self) -> Changes:
+        counters = vars(self.scheduler.counters)
+        if counters == self._counters:
+            return {}
+        changes = diff(self._counters, counters)
+        self._counters.update(changes)
+        return changes
 
 
 def diff(before: Changes, after: Changes) -> Changes:
-    """The JSON Merge Patch that makes `after` out of `before`; {} where they are equal."""
-    changes: Changes = {}
-    for key, value in after.items():
-        old = before.get(key)
-        if isinstance(value, dict) and isinstance(old, dict):
-            inner = diff(old, value)
-            if inner:
-                changes[key] = inner
-        elif value != old:
-            changes[key] = value
-    for key in before:
-        if key not in after:
-            changes[key] = None
+    """The JSON Merge Patch that makes `after` out of `before`, both flat; {} where they agree."""
+    changes = {key: value for key, value in after.items() if before.get(key) != value}
+    for key in before.keys() - after.keys():
+        changes[key] = None
     return changes
 
 
-def indexed(values: list[int], start: int = 0) -> Changes:
+def difference(fields: Sequence[str], before: Values, after: Values) -> Changes:
+    """The JSON Merge Patch from one tuple of values to another."""
+    return {field: new for field, old, new in zip(fields, before, after, strict=True) if new != old}
+
+
+def named(fields: Sequence[str], values: Values) -> Changes:
+    """The record that has these values."""
+    return {field: value for field, value in zip(fields, values, strict=True) if value is not None}
+
+
+def indexed(values: Sequence[int], start: int = 0) -> Changes:
     """A list as a JSON object by index, so that one element can change by itself."""
     return {str(index): value for index, value in enumerate(values, start)}
 
 
+def table_changes(table: Sequence[KVCacheBlock], told: int) -> Changes | None:
+    """A table by index: what is new behind the blocks `told`; None where it went."""
+    if not table:
+        return None
+    return indexed([block.block_id for block in table[told:]], told)
+
+
+def block_values(block: KVCacheBlock) -> Values:
+    """`BLOCK_FIELDS` of a block; `prev` and `next` are its neighbours in the free queue."""
+    block_hash, before, after = block.block_hash, block.prev, block.next
+    return (
+        block.ref_cnt,
+        None if block_hash is None else short_hash(block_hash),
+        None if before is None else before.block_id,
+        None if after is None else after.block_id,
+    )
+
+
 def block_record(block: KVCacheBlock) -> Changes:
-    """`prev` and `next` are its neighbours in the free queue."""
-    record: Changes = {"ref_cnt": block.ref_cnt}
+    """All that the state has of a block."""
+    record = named(BLOCK_FIELDS, block_values(block))
     if block.block_id == 0:
         record["null_block"] = True
-    if block.block_hash is not None:
-        record["hash"] = short_hash(block.block_hash)
-    if block.prev is not None:
-        record["prev"] = block.prev.block_id
-    if block.next is not None:
-        record["next"] = block.next.block_id
     return record
 
 
@@ -198,30 +267,22 @@ def request_constants(request: Request) -> Changes:
     return record
 
 
-def request_record(request: Request) -> Changes:
-    """What changes of a request; `prev` and `next` are its neighbours in its queue."""
-    record: Changes = {
-        "status": str(request.status),
-        "num_tokens": request.num_tokens,
-        "num_computed_tokens": request.num_computed_tokens,
-        "num_preemptions": request.num_preemptions,
-        "hit_tokens": request.hit_tokens,
-    }
-    if request.prev is not None:
-        record["prev"] = request.prev.request_id
-    if request.next is not None:
-        record["next"] = request.next.request_id
-    if request.finish_reason is not None:
-        record["finish_reason"] = str(request.finish_reason)
-    if request.stop_reason is not None:
-        record["stop_reason"] = request.stop_reason
-    return record
+def standing_of(request: Request) -> Values:
+    """`STANDING_FIELDS` of a request; `prev` and `next` are its neighbours in its queue."""
+    before, after = request.prev, request.next
+    return (
+        request.status,
+        request.num_preemptions,
+        request.hit_tokens,
+        None if before is None else before.request_id,
+        None if after is None else after.request_id,
+        request.finish_reason,
+        request.stop_reason,
+    )
 
 
-def queue_record(queue: LinkedQueue[Any], name: str) -> Changes:
-    """Both ends and the length of a queue; its members carry the links between."""
-    record: Changes = {"length": len(queue)}
-    if queue.head is not None and queue.tail is not None:
-        record["head"] = getattr(queue.head, name)
-        record["tail"] = getattr(queue.tail, name)
-    return record
+def queue_values(queue: LinkedQueue[Any], name: str) -> Values:
+    """`QUEUE_FIELDS` of a queue: both ends and the length; its members carry the links between."""
+    if not queue.length:
+        return 0, None, None
+    return queue.length, getattr(queue.head, name), getattr(queue.tail, name)

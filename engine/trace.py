@@ -130,13 +130,13 @@ class Trace:
         """Append what just happened."""
         self.records.append(
             Event(
-                self.next_seq,
+                self.header.base_seq + len(self.records),
                 self.step,
                 self.phase,
                 facts,
                 reason,
                 duration_us,
-                self.now_us,
+                int((time.perf_counter() - self._t0) * 1e6),
             )
         )
 
