@@ -105,6 +105,7 @@ class UnloggedCore(EngineCore):
 
     def _end_phase(self) -> None:
         self.scheduler.touched.clear()
+        self.scheduler.progressed.clear()
         self.recorder.pool.touched.clear()
         if self.output_processor is not None:
             self.output_processor.take_changes()

@@ -6,7 +6,7 @@ Box `block-manager`. vLLM 0.26.0: `vllm/v1/core/block_pool.py` (`BlockPool`),
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from engine.events import (
     BlockEvicted,
@@ -37,9 +37,9 @@ def short_hash(block_hash: bytes) -> str:
     return block_hash[:8].hex()
 
 
-def block_ids(blocks: Iterable[KVCacheBlock]) -> tuple[int, ...]:
-    """Their ids, in the same order."""
-    return tuple([block.block_id for block in blocks])
+def block_ids(blocks: Sequence[KVCacheBlock]) -> tuple[int, ...]:
+    """Their ids, in the same order; most often there are none."""
+    return tuple([block.block_id for block in blocks]) if blocks else ()
 
 
 class BlockPool:

@@ -98,10 +98,13 @@ class KVCacheManager:
         """
         held = len(self.req_to_blocks.get(request.request_id, ())) + len(hits)
         num_tokens = request.num_computed_tokens + len(hits) * self.block_size + num_new_tokens
-        needs = self._num_blocks(num_tokens) - held
-        most = self._num_blocks(max(num_tokens, reserve)) - held
-        shortage = self._shortage(most, hits, watermark_blocks)
-        if shortage is not None:
+        needs = -(-num_tokens // self.block_size) - held
+        most = max(needs, -(-reserve // self.block_size) - held)
+        if hits:  # those that nobody holds stand in the free queue: taking them makes it shorter
+            most += sum(block.ref_cnt == 0 for block in hits)
+        free = self.block_pool.get_num_free_blocks()
+        if most + watermark_blocks > free:
+            shortage = DoesNotFit(most, free, watermark_blocks)
             self.trace.event(AllocationFailed(request.request_id), shortage)
             return shortage
         if hits:
@@ -110,20 +113,6 @@ class KVCacheManager:
         if self.enable_caching:
             self.cache_blocks(request, min(num_tokens, request.num_tokens))
         return new_blocks
-
-    def _num_blocks(self, num_tokens: int) -> int:
-        return -(-num_tokens // self.block_size)
-
-    def _shortage(
-        self, needs: int, hits: Sequence[KVCacheBlock], watermark_blocks: int
-    ) -> DoesNotFit | None:
-        """The numbers where so many new blocks cannot be had; None where they can."""
-        # Hits that nobody holds stand in the free queue: taking them makes it shorter.
-        needs += sum([block.ref_cnt == 0 for block in hits])
-        free = self.block_pool.get_num_free_blocks()
-        if needs + watermark_blocks <= free:
-            return None
-        return DoesNotFit(needs, free, watermark_blocks)
 
     def _take_hits(self, request: Request, hits: Sequence[KVCacheBlock]) -> None:
         taken = self.block_pool.touch(hits)

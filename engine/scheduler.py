@@ -80,7 +80,9 @@ class Scheduler:
         self.trace = trace
         self.kv_cache_manager = KVCacheManager(config, trace)
         self.requests: dict[str, Request] = {}  # waiting and running
-        self.touched: dict[Request, None] = {}  # what the next patch has to look at
+        # What the next patch has to look at: who moved in the queues, and whose tokens changed.
+        self.touched: dict[Request, None] = {}
+        self.progressed: dict[Request, None] = {}
         self.waiting: LinkedQueue[Request] = LinkedQueue(self.touched)
         self.running: LinkedQueue[Request] = LinkedQueue(self.touched)
         self.finished_req_ids: list[str] = []  # since the last `schedule`
@@ -342,7 +344,7 @@ class Scheduler:
             request = self.requests[entry.request_id]
             decode_tokens += is_decode(request)
             request.num_computed_tokens += entry.num_tokens
-            self.touched[request] = None
+            self.progressed[request] = None
         first = self.running.head
         output = SchedulerOutput(
             tuple(self._scheduled.values()),
@@ -397,8 +399,9 @@ class Scheduler:
     ) -> list[EngineCoreOutput]:
         """Append the step's tokens to their requests, and end those that are done."""
         outputs = []
+        sampled_token_ids = sampled.sampled_token_ids
         for entry in output.scheduled:
-            tokens = sampled.sampled_token_ids.get(entry.request_id, ())
+            tokens = sampled_token_ids.get(entry.request_id, ())
             request = self.requests.get(entry.request_id)
             if request is None:  # aborted while its step ran
                 for token in tokens:
@@ -413,7 +416,7 @@ class Scheduler:
         self, request: Request, tokens: tuple[int, ...], sampled: ModelRunnerOutput
     ) -> EngineCoreOutput:
         """Append one after the other; what comes behind a stop is not wanted."""
-        self.touched[request] = None
+        self.progressed[request] = None
         finish_reason: FinishReason | None = None
         stop_reason: int | str | None = None
         for count, token in enumerate(tokens, 1):
@@ -441,13 +444,14 @@ class Scheduler:
         defect, the request would hold its seat for ever.)
         """
         params = request.sampling_params
+        num_output_tokens = request.num_output_tokens
         too_long = request.num_tokens >= self.max_model_len
-        if request.num_output_tokens >= params.min_tokens:
+        if num_output_tokens >= params.min_tokens:
             if token in request.eos_token_ids and not params.ignore_eos:
                 return FinishReason.STOP, EosToken(token)
             if token in params.stop_token_ids:
                 return FinishReason.STOP, StopToken(token)
-            if not too_long and request.num_output_tokens >= params.max_tokens:
+            if not too_long and num_output_tokens >= params.max_tokens:
                 return FinishReason.LENGTH, MaxTokensReached(params.max_tokens)
         if too_long:
             return FinishReason.LENGTH, ModelLengthReached(self.max_model_len)
@@ -468,8 +472,8 @@ class Scheduler:
 
 def is_decode(request: Request) -> bool:
     """Whether the one token it wants is the one it sampled last; all else is prefill."""
-    wanted = request.num_tokens - request.num_computed_tokens
-    return wanted == 1 and request.num_output_tokens > 0
+    num_tokens = request.num_tokens
+    return num_tokens - request.num_computed_tokens == 1 and num_tokens > request.num_prompt_tokens
 
 
 def priority_key(request: Request) -> tuple[int, float, str]:

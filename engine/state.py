@@ -109,10 +109,11 @@ class StateRecorder:
 
     def take_changes(self) -> Changes:
         """What changed since the last call, as a JSON Merge Patch."""
+        moved = self.pool.touched or self.scheduler.touched  # else the queues are as they were
         parts = {
+            "queues": self._queue_changes() if moved else {},
             "blocks": self._block_changes(),
             "requests": self._request_changes(),
-            "queues": self._queue_changes(),
             "counters": self._counter_changes(),
         }
         return {name: changes for name, changes in parts.items() if changes}
@@ -129,33 +130,41 @@ class StateRecorder:
         return changes
 
     def _request_changes(self) -> Changes:
+        touched, progressed = self.scheduler.touched, self.scheduler.progressed
         changes: Changes = {}
-        for request in self.scheduler.touched:
-            known = request.request_id in self._requests
-            record = {} if known else self._new_request(request)
-            self._add_progress(request, self._requests[request.request_id], record)
+        for request in {**touched, **progressed}:
+            record = self._standing_changes(request) if request in touched else {}
+            self._add_progress(request, record)
             if record:
                 changes[request.request_id] = record
-            if request.status is RequestStatus.FINISHED:
-                self.finished[request.request_id] = request
-        self.scheduler.touched.clear()
+        self.finished.update(
+            (request.request_id, request)
+            for request in touched
+            if request.status is RequestStatus.FINISHED
+        )
+        touched.clear()
+        progressed.clear()
         self._forget_oldest(changes)
         return changes
 
-    def _new_request(self, request: Request) -> Changes:
-        """All of it but what `_add_progress` tells."""
+    def _standing_changes(self, request: Request) -> Changes:
+        """What moved of a request; all but its progress where it is new."""
         standing = standing_of(request)
-        told = Told(request, standing)
-        self._requests[request.request_id] = told
-        return {
-            **request_constants(request),
-            "num_tokens": told.num_tokens,
-            "num_computed_tokens": told.num_computed_tokens,
-            **named(STANDING_FIELDS, standing),
-        }
+        told = self._requests.get(request.request_id)
+        if told is None:
+            told = self._requests[request.request_id] = Told(request, standing)
+            return {
+                **request_constants(request),
+                "num_tokens": told.num_tokens,
+                "num_computed_tokens": told.num_computed_tokens,
+                **named(STANDING_FIELDS, standing),
+            }
+        before, told.standing = told.standing, standing
+        return {} if standing == before else difference(STANDING_FIELDS, before, standing)
 
-    def _add_progress(self, request: Request, told: Told, record: Changes) -> None:
-        """Write into `record` how far the request has come since it was `told`."""
+    def _add_progress(self, request: Request, record: Changes) -> None:
+        """Write into `record` how far the request has come since the log told it."""
+        told = self._requests[request.request_id]
         if request.num_computed_tokens != told.num_computed_tokens:
             record["num_computed_tokens"] = told.num_computed_tokens = request.num_computed_tokens
         num_tokens = request.num_tokens
@@ -169,10 +178,6 @@ class StateRecorder:
         if len(table) != told.table_length:
             record["block_table"] = table_changes(table, told.table_length)
             told.table_length = len(table)
-        standing = standing_of(request)
-        if standing != told.standing:
-            record.update(difference(STANDING_FIELDS, told.standing, standing))
-            told.standing = standing
 
     def _forget_oldest(self, changes: Changes) -> None:
         """Take the oldest finished requests out of the state where they are too many."""

@@ -7,7 +7,6 @@ a header with the base state, then the records.
 
 from __future__ import annotations
 
-import copy
 import json
 import threading
 import time
@@ -95,12 +94,36 @@ def check_patch(state: State, changes: Changes, path: str = "") -> None:
 
 
 def fold(base: State, records: Iterable[Record]) -> State:
-    """The state after `records`: `base` (left as it is) with every patch merged in."""
-    state = copy.deepcopy(base)
+    """The state after `records`: `base` (left as it is) with every patch merged in.
+
+    It shares with `base` whatever no patch changed, so that its cost follows the records and not
+    the pool.
+    """
+    state = dict(base)
+    copied: set[int] = set()
     for record in records:
         if isinstance(record, Patch):
-            merge_patch(state, record.changes)
+            merge_patch_copying(state, record.changes, copied)
     return state
+
+
+def merge_patch_copying(state: State, changes: Changes, copied: set[int]) -> None:
+    """`merge_patch` that copies an object before it first changes it.
+
+    `copied` has the `id` of each such copy. None of them is another's: whatever else is in `state`
+    lives as long as the state that was copied.
+    """
+    for key, value in changes.items():
+        if value is None:
+            state.pop(key, None)
+        elif isinstance(value, dict):
+            inner: State | None = state.get(key)
+            if inner is None or id(inner) not in copied:
+                inner = state[key] = dict(inner or {})
+                copied.add(id(inner))
+            merge_patch_copying(inner, value, copied)
+        else:
+            state[key] = value
 
 
 class Trace:

@@ -28,7 +28,9 @@ def test_an_engine_without_its_log_writes_nothing_and_decodes_the_same() -> None
     assert tokens(silent.core) == tokens(logged.core)
     assert {len(ids) for ids in tokens(silent.core)} == {PROMPT_TOKENS + WARM_STEPS + STEPS - 1}
     assert silent.trace.records == [] and logged.trace.records
-    assert not silent.core.scheduler.touched and not silent.core.recorder.pool.touched
+    scheduler = silent.core.scheduler
+    assert not scheduler.touched and not scheduler.progressed
+    assert not scheduler.kv_cache_manager.block_pool.touched
 
 
 def test_the_launch_bound_model_is_replayed_unless_it_may_not_be() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.conformance import Conformance, load_workload
-from engine.events import FACTS_BY_TYPE, PLACES, Event, Phase, TokensReturned
+from engine.events import FACTS_BY_TYPE, PLACES, Event, Patch, Phase, TokensReturned
 from engine.trace import Trace, TraceError, fold, merge_patch
 from tests.engine.traces import make_trace
 from tests.engine.workloads import workload_path
@@ -82,6 +83,26 @@ def test_merge_patch_is_rfc_7386() -> None:
     state = {"a": "b", "c": {"d": "e", "f": "g"}}
     merge_patch(state, {"a": "z", "c": {"f": None}, "h": {"i": {"j": 1}}})
     assert state == {"a": "z", "c": {"d": "e"}, "h": {"i": {"j": 1}}}
+
+
+def test_a_fold_leaves_its_base_as_it_is_and_shares_what_did_not_change() -> None:
+    trace = make_trace()
+    base = {
+        "blocks": {"1": {"ref_cnt": 0}, "2": {"ref_cnt": 0}},
+        "requests": {"r": {"t": {"0": 5}}},
+    }
+    before = copy.deepcopy(base)
+    trace.end_phase({"blocks": {"1": {"ref_cnt": 1}}, "requests": {"r": None}})
+    trace.end_phase({"blocks": {"1": {"ref_cnt": 2}}, "requests": {"r": {"t": {"0": 6}}}})
+    folded = fold(base, trace.records)
+    assert base == before
+    assert folded["blocks"] == {"1": {"ref_cnt": 2}, "2": {"ref_cnt": 0}}
+    assert folded["requests"] == {"r": {"t": {"0": 6}}}
+    assert folded["blocks"]["2"] is base["blocks"]["2"]
+    assert [record.changes for record in trace.records if isinstance(record, Patch)] == [
+        {"blocks": {"1": {"ref_cnt": 1}}, "requests": {"r": None}},
+        {"blocks": {"1": {"ref_cnt": 2}}, "requests": {"r": {"t": {"0": 6}}}},
+    ]
 
 
 def test_the_oldest_records_fold_into_the_base_state() -> None:
