@@ -13,7 +13,16 @@ from benchmarks.harness.runner import run
 from benchmarks.harness.table import closing_lines, machine_lines, outcome_lines
 
 # In the order in which they run; a new benchmark is one more module and one more name.
-NAMES = ("start", "logging_share", "replay", "dtypes", "highlight", "playback", "memory")
+NAMES = (
+    "start",
+    "logging_share",
+    "scheduler",
+    "replay",
+    "dtypes",
+    "highlight",
+    "playback",
+    "memory",
+)
 BENCHMARKS = {name: f"benchmarks.{name}" for name in NAMES}
 
 
