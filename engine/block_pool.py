@@ -74,13 +74,12 @@ class BlockPool:
         return [self._take_first() for _ in range(count)]
 
     def _take_first(self) -> KVCacheBlock:
-        free = self.get_num_free_blocks()
         block = self.free_block_queue.popleft()
         block.ref_cnt = 1
         if block.block_hash is not None:
             evicted = BlockEvicted(block.block_id, short_hash(block.block_hash))
             self.uncache(block)
-            self.trace.event(evicted, FreeQueueHead(free))
+            self.trace.event(evicted, FreeQueueHead(self.get_num_free_blocks() + 1))
         return block
 
     def cache(self, block: KVCacheBlock, block_hash: bytes) -> None:

@@ -151,7 +151,7 @@ class KVCacheManager:
                 first,
                 parent,
                 block_ids(blocks),
-                tuple(short_hash(block_hash) for block_hash in hashes),
+                tuple([short_hash(block_hash) for block_hash in hashes]),
             ),
             BlockFilled((last - first) * self.block_size),
         )
