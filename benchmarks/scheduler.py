@@ -28,8 +28,8 @@ SMALL_BATCH, SMALL_STEPS = 4, 150  # the small pool holds them to the end
 PROMPTS, PROMPT_TOKENS, ADMISSIONS = 256, 128, 20  # all in one step: the most a step may have
 EXACT_POOL = 1 + PROMPTS * (PROMPT_TOKENS // 16 + 1)
 
-PRESSURE_POOL, PRESSURE_TOKENS = 2_048, 400
-PRESSURE_WARM_STEPS, PRESSURE_STEPS = 70, 150
+PRESSURE_POOL, PRESSURE_REQUESTS = 1_600, 288  # the seats are 256, so some always wait
+PRESSURE_WARM_STEPS, PRESSURE_STEPS = 100, 150
 
 GOAL = at_most(1.2)
 
@@ -126,6 +126,12 @@ class Modelless:
         assert self.core.reset_prefix_cache()
         return self.admit_new()
 
+    def step_under_pressure(self) -> float:
+        """What a step took to which somebody new has come for each request that ended."""
+        while len(self.core.scheduler.requests) + len(self.core.arriving) < PRESSURE_REQUESTS:
+            self.add(some_prompts(self.count, 1, 64), max_tokens=32 + self.count * 37 % 64)
+        return self.step()
+
 
 class WithAndWithout(NamedTuple):
     """The same engine twice: with its log, and without."""
@@ -182,12 +188,14 @@ def admission(count: int) -> list[Figure]:
 
 
 def pressure(count: int) -> list[Figure]:
-    """Steps of 256 requests whose tokens the pool does not hold: evictions and preemptions."""
+    """Steps in which requests come, end and evict, and more want to run than the pool holds."""
     both = WithAndWithout.of(PRESSURE_POOL)
     for engine in both:
-        engine.decode(max(BATCHES), 64, PRESSURE_TOKENS, PRESSURE_WARM_STEPS)
+        for _ in range(PRESSURE_WARM_STEPS):
+            engine.step_under_pressure()
     settle()
-    return log_figures("pressure", by_turns(both.logged.step, both.silent.step, count))
+    logged, silent = both.logged.step_under_pressure, both.silent.step_under_pressure
+    return log_figures("pressure", by_turns(logged, silent, count))
 
 
 def growth(count: int) -> Figure:

@@ -9,7 +9,6 @@ import pytest
 from benchmarks.scheduler import (
     EXACT_POOL,
     PRESSURE_POOL,
-    PRESSURE_TOKENS,
     PRESSURE_WARM_STEPS,
     PROMPT_TOKENS,
     PROMPTS,
@@ -64,9 +63,12 @@ def test_an_admission_is_one_step(admit: Any, pool: int, hit_tokens: int, evicts
 
 def test_the_pressure_evicts_and_preempts() -> None:
     engine = Modelless(PRESSURE_POOL)
-    engine.decode(PROMPTS, 64, PRESSURE_TOKENS, PRESSURE_WARM_STEPS)
-    before = len(engine.core.trace.records)
+    for _ in range(PRESSURE_WARM_STEPS):
+        engine.step_under_pressure()
     for _ in range(30):
-        engine.step()
-    assert facts(engine.core, RequestPreempted, before)
-    assert facts(engine.core, BlockEvicted, before)
+        before = len(engine.core.trace.records)
+        engine.step_under_pressure()
+        assert facts(engine.core, BlockEvicted, before)
+    kinds = {item.kind for item in facts(engine.core, RequestScheduled)}
+    assert kinds == {"new", "running", "resumed"}
+    assert facts(engine.core, RequestPreempted)
