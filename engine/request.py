@@ -39,6 +39,7 @@ class Request:
         "num_computed_tokens",
         "num_preemptions",
         "num_prompt_tokens",
+        "num_tokens",
         "parent",
         "prev",
         "priority",
@@ -65,7 +66,8 @@ class Request:
         self.arrival_time = arrival_time
         self.parent = parent  # id of the request of n sequences that this is one of
         self.num_prompt_tokens = len(prompt_token_ids)
-        self.all_token_ids = list(prompt_token_ids)
+        self.all_token_ids = list(prompt_token_ids)  # grows by `append_output_token` alone
+        self.num_tokens = self.num_prompt_tokens  # known: prompt and output so far
         self.num_computed_tokens = 0
         self.num_preemptions = 0
         self.hit_tokens = 0  # prefix hit at the latest admission
@@ -81,15 +83,15 @@ class Request:
         """Whether all of the prompt is computed: each of its tokens' logits are wanted."""
         return self.sampling_params.prompt_logprobs is not None
 
-    @property
-    def num_tokens(self) -> int:
-        """Tokens known: prompt and output so far."""
-        return len(self.all_token_ids)
+    def append_output_token(self, token: int) -> None:
+        """Know one token more."""
+        self.all_token_ids.append(token)
+        self.num_tokens += 1
 
     @property
     def num_output_tokens(self) -> int:
         """Tokens generated so far."""
-        return len(self.all_token_ids) - self.num_prompt_tokens
+        return self.num_tokens - self.num_prompt_tokens
 
     @property
     def output_token_ids(self) -> list[int]:

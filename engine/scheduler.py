@@ -420,7 +420,7 @@ class Scheduler:
         finish_reason: FinishReason | None = None
         stop_reason: int | str | None = None
         for count, token in enumerate(tokens, 1):
-            request.all_token_ids.append(token)
+            request.append_output_token(token)
             self.counters.generation_tokens += 1
             self.trace.event(TokenAppended(request.request_id, token, request.num_tokens))
             stop = self._check_stop(request, token)
@@ -472,8 +472,8 @@ class Scheduler:
 
 def is_decode(request: Request) -> bool:
     """Whether the one token it wants is the one it sampled last; all else is prefill."""
-    num_tokens = request.num_tokens
-    return num_tokens - request.num_computed_tokens == 1 and num_tokens > request.num_prompt_tokens
+    wanted = request.num_tokens - request.num_computed_tokens
+    return wanted == 1 and request.num_output_tokens > 0
 
 
 def priority_key(request: Request) -> tuple[int, float, str]:

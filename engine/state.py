@@ -109,11 +109,11 @@ class StateRecorder:
 
     def take_changes(self) -> Changes:
         """What changed since the last call, as a JSON Merge Patch."""
-        moved = self.pool.touched or self.scheduler.touched  # else the queues are as they were
+        moved = bool(self.pool.touched or self.scheduler.touched)  # else the queues are the same
         parts = {
-            "queues": self._queue_changes() if moved else {},
             "blocks": self._block_changes(),
             "requests": self._request_changes(),
+            "queues": self._queue_changes() if moved else {},
             "counters": self._counter_changes(),
         }
         return {name: changes for name, changes in parts.items() if changes}
@@ -132,16 +132,13 @@ class StateRecorder:
     def _request_changes(self) -> Changes:
         touched, progressed = self.scheduler.touched, self.scheduler.progressed
         changes: Changes = {}
-        for request in {**touched, **progressed}:
+        for request in {**progressed, **touched}:
             record = self._standing_changes(request) if request in touched else {}
             self._add_progress(request, record)
             if record:
                 changes[request.request_id] = record
-        self.finished.update(
-            (request.request_id, request)
-            for request in touched
-            if request.status is RequestStatus.FINISHED
-        )
+            if request.status is RequestStatus.FINISHED:
+                self.finished[request.request_id] = request
         touched.clear()
         progressed.clear()
         self._forget_oldest(changes)
@@ -167,13 +164,11 @@ class StateRecorder:
         told = self._requests[request.request_id]
         if request.num_computed_tokens != told.num_computed_tokens:
             record["num_computed_tokens"] = told.num_computed_tokens = request.num_computed_tokens
-        num_tokens = request.num_tokens
-        if num_tokens != told.num_tokens:
-            record["num_tokens"] = num_tokens
-            first = told.num_tokens - request.num_prompt_tokens
+        if request.num_tokens != told.num_tokens:
             new_tokens = request.all_token_ids[told.num_tokens :]
+            first = told.num_tokens - request.num_prompt_tokens
             record["output_token_ids"] = indexed(new_tokens, first)
-            told.num_tokens = num_tokens
+            record["num_tokens"] = told.num_tokens = request.num_tokens
         table = self.manager.req_to_blocks.get(request.request_id, ())
         if len(table) != told.table_length:
             record["block_table"] = table_changes(table, told.table_length)
