@@ -7,6 +7,7 @@ a header with the base state, then the records.
 
 from __future__ import annotations
 
+import copy
 import json
 import threading
 import time
@@ -94,10 +95,14 @@ def check_patch(state: State, changes: Changes, path: str = "") -> None:
 
 
 def fold(base: State, records: Iterable[Record]) -> State:
-    """The state after `records`: `base` (left as it is) with every patch merged in.
+    """The state after `records`: `base` (left as it is) with every patch merged in."""
+    return copy.deepcopy(fold_sharing(base, records))
 
-    It shares with `base` whatever no patch changed, so that its cost follows the records and not
-    the pool.
+
+def fold_sharing(base: State, records: Iterable[Record]) -> State:
+    """`fold` whose result shares with `base` whatever no patch changed: write to neither.
+
+    So its cost follows the records and not the pool.
     """
     state = dict(base)
     copied: set[int] = set()
@@ -182,7 +187,7 @@ class Trace:
     def _fold_oldest(self, count: int) -> None:
         """Keep the log's size in bounds: its first steps become part of the base state."""
         with self._lock:
-            state = fold(self.header.state, self.records[:count])
+            state = fold_sharing(self.header.state, self.records[:count])
             self.header = self.header.model_copy(
                 update={"state": state, "base_seq": self.header.base_seq + count}
             )

@@ -11,7 +11,7 @@ import pytest
 
 from engine.conformance import Conformance, load_workload
 from engine.events import FACTS_BY_TYPE, PLACES, Event, Patch, Phase, TokensReturned
-from engine.trace import Trace, TraceError, fold, merge_patch
+from engine.trace import Trace, TraceError, fold, fold_sharing, merge_patch
 from tests.engine.traces import make_trace
 from tests.engine.workloads import workload_path
 
@@ -85,7 +85,7 @@ def test_merge_patch_is_rfc_7386() -> None:
     assert state == {"a": "z", "c": {"d": "e"}, "h": {"i": {"j": 1}}}
 
 
-def test_a_fold_leaves_its_base_as_it_is_and_shares_what_did_not_change() -> None:
+def test_a_fold_leaves_its_base_as_it_is() -> None:
     trace = make_trace()
     base = {
         "blocks": {"1": {"ref_cnt": 0}, "2": {"ref_cnt": 0}},
@@ -94,11 +94,15 @@ def test_a_fold_leaves_its_base_as_it_is_and_shares_what_did_not_change() -> Non
     before = copy.deepcopy(base)
     trace.end_phase({"blocks": {"1": {"ref_cnt": 1}}, "requests": {"r": None}})
     trace.end_phase({"blocks": {"1": {"ref_cnt": 2}}, "requests": {"r": {"t": {"0": 6}}}})
-    folded = fold(base, trace.records)
+    folded = fold_sharing(base, trace.records)
     assert base == before
     assert folded["blocks"] == {"1": {"ref_cnt": 2}, "2": {"ref_cnt": 0}}
     assert folded["requests"] == {"r": {"t": {"0": 6}}}
     assert folded["blocks"]["2"] is base["blocks"]["2"]
+    own = fold(base, trace.records)
+    assert own == folded
+    own["blocks"]["2"]["ref_cnt"] = 9
+    assert base == before
     assert [record.changes for record in trace.records if isinstance(record, Patch)] == [
         {"blocks": {"1": {"ref_cnt": 1}}, "requests": {"r": None}},
         {"blocks": {"1": {"ref_cnt": 2}}, "requests": {"r": {"t": {"0": 6}}}},
