@@ -140,6 +140,12 @@ class MaxTokensReached(NamedTuple):
     max_tokens: int
 
 
+class LastTokenInFlight(NamedTuple):
+    """The token that a batch in flight will deliver is the last that the request asked for."""
+
+    max_tokens: int
+
+
 class EosToken(NamedTuple):
     """The model ended the text."""
 
@@ -169,7 +175,7 @@ class UncomputedDependency(NamedTuple):
 
 
 class ResetRequested(NamedTuple):
-    """The prefix cache is to be reset, so nobody may hold blocks."""
+    """The prefix cache is reset: nobody may hold blocks, and what is in flight is void."""
 
 
 class PromptTooLong(NamedTuple):
@@ -233,6 +239,7 @@ Reason = (
     | LastRunning
     | LowestPriority
     | MaxTokensReached
+    | LastTokenInFlight
     | EosToken
     | StopToken
     | StopString
@@ -602,7 +609,11 @@ class TokenAppended(NamedTuple):
 
 @at("scheduler")
 class TokenDropped(NamedTuple):
-    """A sampled token came too late: its request was aborted in this step."""
+    """A sampled token came too late: its request had ended, or (with a reason) its batch is void.
+
+    A request ends before its token comes where it is aborted, or where the next step was scheduled
+    already when its last token turned out to end it.
+    """
 
     request: str
     token: int

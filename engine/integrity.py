@@ -27,7 +27,7 @@ RULES = {
     "hash_map": "the hash map leads to the blocks that have this hash, and to all of them",
     "null_block": "block 0 is held by nobody, has no content and is never free",
     "tables": "only running requests hold blocks, and enough for the tokens they have computed",
-    "tokens": "no request has computed more tokens than are known of it",
+    "tokens": "no request has computed more tokens than are known of it or in flight",
     "requests": "an unfinished request stands in the queue that its status names",
     "log": "the log, folded, is the engine's state",
 }
@@ -163,12 +163,13 @@ def check_requests(scheduler: Scheduler) -> Iterator[Violation]:
 
 
 def check_tokens(request: Request) -> Iterator[Violation]:
-    """A token must be known before its keys and values can be computed."""
-    if not 0 <= request.num_computed_tokens <= request.num_tokens:
+    """A token must be known, or come from a batch in flight, before its KV can be computed."""
+    known = request.num_tokens + request.num_output_placeholders
+    if not 0 <= request.num_computed_tokens <= known:
         yield Violation(
             "tokens",
             f"{request.request_id} has computed {request.num_computed_tokens} of "
-            f"{request.num_tokens} known tokens",
+            f"{known} tokens known or in flight",
         )
 
 

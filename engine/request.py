@@ -31,12 +31,14 @@ class Request:
     __slots__ = (
         "all_token_ids",
         "arrival_time",
+        "async_tokens_to_discard",
         "block_hashes",
         "eos_token_ids",
         "finish_reason",
         "hit_tokens",
         "next",
         "num_computed_tokens",
+        "num_output_placeholders",
         "num_preemptions",
         "num_prompt_tokens",
         "num_tokens",
@@ -68,7 +70,9 @@ class Request:
         self.num_prompt_tokens = len(prompt_token_ids)
         self.all_token_ids = list(prompt_token_ids)  # grows by `append_output_token` alone
         self.num_tokens = self.num_prompt_tokens  # known: prompt and output so far
-        self.num_computed_tokens = 0
+        self.num_computed_tokens = 0  # with those of batches in flight
+        self.num_output_placeholders = 0  # tokens that batches in flight will deliver
+        self.async_tokens_to_discard = 0  # in flight and void: the cache was reset
         self.num_preemptions = 0
         self.hit_tokens = 0  # prefix hit at the latest admission
         self.block_hashes: list[bytes] = []  # of the full blocks of all_token_ids

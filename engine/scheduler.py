@@ -177,7 +177,7 @@ class Scheduler:
 
     def _share(self, request: Request, num_computed: int) -> tuple[int, Reason]:
         """How many tokens a request gets now, and what limits them."""
-        wanted = request.num_tokens - num_computed
+        wanted = request.num_tokens + request.num_output_placeholders - num_computed
         threshold = self.config.long_prefill_token_threshold or wanted
         share = min(wanted, threshold, self._budget, self.max_model_len - 1 - num_computed)
         if share == wanted:
@@ -420,9 +420,7 @@ class Scheduler:
         finish_reason: FinishReason | None = None
         stop_reason: int | str | None = None
         for count, token in enumerate(tokens, 1):
-            request.append_output_token(token)
-            self.counters.generation_tokens += 1
-            self.trace.event(TokenAppended(request.request_id, token, request.num_tokens))
+            self._append_token(request, token)
             stop = self._check_stop(request, token)
             if stop is not None:
                 finish_reason, reason = stop
@@ -436,6 +434,11 @@ class Scheduler:
             logprobs = logprobs[: len(tokens)]
         prompt_logprobs = sampled.prompt_logprobs.get(key)
         return EngineCoreOutput(key, tokens, finish_reason, stop_reason, logprobs, prompt_logprobs)
+
+    def _append_token(self, request: Request, token: int) -> None:
+        request.append_output_token(token)
+        self.counters.generation_tokens += 1
+        self.trace.event(TokenAppended(request.request_id, token, request.num_tokens))
 
     def _check_stop(self, request: Request, token: int) -> tuple[FinishReason, Reason] | None:
         """Whether `token` ends the request (vLLM 0.26.0: `vllm/v1/core/sched/utils.py`).
@@ -472,8 +475,9 @@ class Scheduler:
 
 def is_decode(request: Request) -> bool:
     """Whether the one token it wants is the one it sampled last; all else is prefill."""
-    wanted = request.num_tokens - request.num_computed_tokens
-    return wanted == 1 and request.num_output_tokens > 0
+    placeholders = request.num_output_placeholders
+    wanted = request.num_tokens + placeholders - request.num_computed_tokens
+    return wanted == 1 and request.num_output_tokens + placeholders > 0
 
 
 def priority_key(request: Request) -> tuple[int, float, str]:

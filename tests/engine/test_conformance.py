@@ -11,23 +11,25 @@ from typing import Any
 import pytest
 
 from engine.conformance import WorkloadError, load_workload, run
-from tests.engine.workloads import FOLDER, RECORDED, workload_path
+from tests.engine.workloads import ASYNC_FOLDER, FOLDER, RECORDED, RECORDED_ASYNC, workload_path
 
 # vLLM 0.26.0 leaves blocks cached that a victim never computed; this engine does not.
 SHOWS_A_DEFECT = {"27-priority-victim-in-step"}
 
 
-def first_difference(name: str) -> str | None:
+def first_difference(name: str, folder: Path = FOLDER) -> str | None:
     """Where our trace of a workload leaves the recorded one, in words; None where it does not."""
-    recorded = [json.loads(line) for line in (FOLDER / "traces" / f"{name}.jsonl").open()]
-    ours: list[dict[str, Any]] = [json.loads(json.dumps(line)) for line in run(workload_path(name))]
+    recorded = [json.loads(line) for line in (folder / "traces" / f"{name}.jsonl").open()]
+    path = workload_path(name, folder)
+    ours: list[dict[str, Any]] = [json.loads(json.dumps(line)) for line in run(path)]
     for line in (recorded[0], ours[0]):
         line.pop("engine")
     for number, (expected, got) in enumerate(zip(recorded, ours, strict=False), 1):
         for field in [*expected, *(key for key in got if key not in expected)]:
             if expected.get(field) != got.get(field):
                 return (
-                    f"line {number}, step {expected.get('step')}, field {field}: "
+                    f"line {number}, step {expected.get('step', expected.get('cycle'))}, "
+                    f"field {field}: "
                     f"expected {expected.get(field)!r}, got {got.get(field)!r}"
                 )
     return None if len(recorded) == len(ours) else f"{len(recorded)} lines, got {len(ours)}"
@@ -36,6 +38,11 @@ def first_difference(name: str) -> str | None:
 @pytest.mark.parametrize("name", [name for name in RECORDED if name not in SHOWS_A_DEFECT])
 def test_every_field_is_as_recorded(name: str) -> None:
     assert first_difference(name) is None
+
+
+@pytest.mark.parametrize("name", RECORDED_ASYNC)
+def test_every_field_is_as_recorded_with_async_scheduling(name: str) -> None:
+    assert first_difference(name, ASYNC_FOLDER) is None
 
 
 def test_the_defect_is_not_copied() -> None:
@@ -105,16 +112,28 @@ def test_a_wrong_request_is_named_with_its_path(
         load_workload(write_workload(tmp_path / "w.json", {}, **request_fields))
 
 
+@pytest.mark.parametrize("async_scheduling", [False, True])
 @pytest.mark.parametrize("reserve", [True, False])  # never admitted; admitted again and again
-def test_a_request_that_never_ends_is_told_soon(tmp_path: Path, reserve: bool) -> None:
+def test_a_request_that_never_ends_is_told_soon(
+    tmp_path: Path, reserve: bool, async_scheduling: bool
+) -> None:
     config = {"num_gpu_blocks": 3, "scheduler_reserve_full_isl": reserve, "max_model_len": 100}
     config["max_num_batched_tokens"] = 16
+    config["async_scheduling"] = async_scheduling
     path = write_workload(tmp_path / "w.json", config, prompt_token_ids=[1] * 90)
     lines: list[dict[str, Any]] = []
     with pytest.raises(WorkloadError, match="cannot hold a; raise config.num_gpu_blocks"):
         for line in run(path):
             lines.append(line)
-    assert len(lines) <= (3 if reserve else 104)
+    calls = 2 if async_scheduling else 1  # a step has one line, a cycle one for each call
+    assert len(lines) <= calls * (3 if reserve else 104)
+
+
+def test_an_abort_while_nothing_is_awaited_is_named(tmp_path: Path) -> None:
+    config = {"async_scheduling": True}
+    path = write_workload(tmp_path / "w.json", config, abort_step=0, abort_phase="during")
+    with pytest.raises(WorkloadError, match=r"requests.0.abort_phase: cycle 0 awaits no output"):
+        list(run(path))
 
 
 def test_a_reader_that_leaves_early_gets_no_traceback() -> None:

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from engine.conformance import Workload
 
 FOLDER = Path(__file__).parent.parent / "conformance"
+ASYNC_FOLDER = FOLDER / "asynchronous"
 RECORDED = sorted(path.stem for path in (FOLDER / "workloads").glob("*.json"))
+RECORDED_ASYNC = sorted(path.stem for path in (ASYNC_FOLDER / "workloads").glob("*.json"))
 
 
-def workload_path(name: str) -> Path:
+def workload_path(name: str, folder: Path = FOLDER) -> Path:
     """The file of a recorded workload."""
-    return FOLDER / "workloads" / f"{name}.json"
+    return folder / "workloads" / f"{name}.json"
 
 
 @st.composite

@@ -153,12 +153,14 @@ export function timesByKind({ kinds, durations_us: times }) {
   }));
 }
 
+const OWN_LENGTH = new Set(["model_length_reached", "last_token_in_flight"]);
+
 /**
  * A request's own length stops only itself; a spent budget stops those behind it too.
  * @param {any} f @param {Reason | undefined} reason
  */
 export function passedOverWords(f, reason) {
-  const alone = !f.behind || reason?.code === "model_length_reached";
+  const alone = !f.behind || OWN_LENGTH.has(reason?.code ?? "");
   const who = alone ? `${f.request} gets` : `${f.request} and the ${f.behind} behind it get`;
   return `${who} nothing in this step${colon(reason)}`;
 }

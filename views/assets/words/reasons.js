@@ -33,13 +33,17 @@ export const REASON_PHRASES = {
   lowest_priority: (r) => `the last in order of priority, with ${r.priority}`,
   max_tokens_reached: (r) =>
     `it has ${r.max_tokens === 1 ? "the" : "all"} ${plural(r.max_tokens, "token")} it asked for`,
+  last_token_in_flight: (r) =>
+    `the ${r.max_tokens === 1 ? "" : "last of the "}${plural(r.max_tokens, "token")} ` +
+    "it asked for is on its way",
   eos_token: (r) => `the model ended the text (token ${r.token})`,
   stop_token: (r) => `token ${r.token} is one of its stop tokens`,
   stop_string: (r) => `its stop string (stop[${r.stop_index}]) appeared`,
   client_aborted: () => "the client took it back",
   uncomputed_dependency: (r) =>
     `it shares block ${r.block}, which an aborted request would have computed in this step`,
-  reset_requested: () => "the prefix cache is to be reset, so nobody may hold blocks",
+  reset_requested: () =>
+    "the prefix cache is reset: nobody may hold blocks, nothing in flight counts",
   prompt_too_long: (r) =>
     `${does(r.num_prompt_tokens, "prompt token", "leaves", "leave")} no room for one more within ` +
     `${r.max_model_len}`,
