@@ -133,6 +133,8 @@ class Workspace {
     /** @type {(() => void)|undefined} asks for the engine's own map */
     this.goHome = undefined;
     this.theme = new Theme(this.root, () => this.store.changed());
+    this.turn = 0;
+    this.panelIsNext = false;
     this.unsubscribe = this.store.subscribe(() => this.update());
     this.stopLessons = guide().listen();
     this.onKey = (/** @type {KeyboardEvent} */ event) => this.pressed(event);
@@ -167,6 +169,7 @@ class Workspace {
 
   destroy() {
     this.unsubscribe();
+    cancelAnimationFrame(this.turn);
     this.stopLessons();
     document.removeEventListener("keydown", this.onKey);
     removeEventListener("pagehide", this.onHide);
@@ -207,10 +210,30 @@ class Workspace {
 
   // -- updating ----------------------------------------------------------------------------------
 
+  /**
+   * Map and panel take turns, a frame each, so that each frame has time for its part; the eye does
+   * not see which was first. The map begins: a click on a box is answered in the next frame.
+   */
   update() {
     if (!this.store.document) return;
-    // First of all: a font set on a canvas makes the browser work through all that has changed.
-    this.updatePanel();
+    cancelAnimationFrame(this.turn);
+    this.takeTurn();
+    this.turn = requestAnimationFrame(() => {
+      // The update that is to come in this very frame takes the turn itself.
+      if (this.store.scheduled) return;
+      this.takeTurn();
+      this.panelIsNext = false;
+    });
+  }
+
+  takeTurn() {
+    if (this.panelIsNext) this.updatePanel();
+    else this.updateMap();
+    this.panelIsNext = !this.panelIsNext;
+  }
+
+  /** The map, and what stands around it. */
+  updateMap() {
     this.guarded("header", () => this.head.update());
     this.guarded("map", () => this.map.update());
     this.guarded("inspector", () => this.side.update());
