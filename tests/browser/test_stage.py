@@ -730,6 +730,7 @@ def test_a_recording_plays_to_its_end_and_stops(page: Page, recorded: Recorded) 
     page.locator("[data-act=run]").click()
     wait_until(page, "window.stage.store.cursor === window.stage.store.head")
     wait_until(page, "!window.stage.store.clock.playing")
+    settle(page)
     assert page.locator("[data-act=run]").inner_text() == "Run"
 
 
@@ -922,6 +923,7 @@ def test_from_a_saved_trace_there_is_a_way_back_to_live(
     assert page.locator("[data-act=reset]").is_disabled()
     page.get_by_role("button", name="Back to live").click()
     wait_until(page, "window.stage.store.header?.trace_id === argument", live)
+    settle(page)
     assert banner.count() == 0
 
 
