@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,6 @@ from engine.async_llm import (
     model_facts,
 )
 from engine.config import ConfigError, EngineConfig, SamplingParams
-from engine.engine_thread import EngineThread
 from engine.events import (
     EngineFailed,
     Event,
@@ -37,24 +36,11 @@ from engine.events import (
     RequestSubmitted,
     TokenSampled,
 )
-from engine.model_loader import LoadedModel
 from engine.output_processor import RequestLost, RequestStream
 from engine.trace import check_patch, fold, merge_patch
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
 Make = Callable[..., AsyncLLM]
-
-
-@pytest.fixture
-def make(tiny_model: LoadedModel) -> Iterator[Make]:
-    """Engines on one thread, as in a server."""
-    thread = EngineThread()
-
-    def make_engine(running: bool = False, **config: Any) -> AsyncLLM:
-        return AsyncLLM(tiny_model, EngineConfig(**config), thread, running=running)
-
-    yield make_engine
-    thread.stop()
 
 
 def events(engine: AsyncLLM, kind: type[Any]) -> list[Event]:

@@ -20,15 +20,13 @@ from engine.events import (
     Event,
     LastTokenInFlight,
     ModelLengthReached,
-    Patch,
     Reason,
     RequestPassedOver,
     ResetRequested,
     TokenDropped,
 )
-from engine.integrity import check_scheduler
 from engine.request import RequestStatus
-from engine.trace import check_patch, merge_patch
+from tests.engine.watch import Watch
 from tests.engine.workloads import ASYNC_FOLDER, RECORDED_ASYNC, workload_path, workloads
 
 CONFIG = {"block_size": 2, "num_gpu_blocks": 12, "max_model_len": 20, "max_num_seqs": 4}
@@ -55,24 +53,8 @@ def events(driver: AsyncConformance, kind: type[Any]) -> list[tuple[Any, Reason 
     ]
 
 
-class Watch:
-    """After every call: the rules hold, the fold is the state, and a patch tells only news."""
-
-    def __init__(self, driver: AsyncConformance):
-        self.driver = driver
-        self.state = driver.recorder.snapshot()
-        self.seen = 0
-        assert driver.trace.header.state == self.state
-        driver.trace.on_phase_end.append(self.check)
-
-    def check(self) -> None:
-        for record in self.driver.trace.records[self.seen :]:
-            if isinstance(record, Patch):
-                check_patch(self.state, record.changes)
-                merge_patch(self.state, record.changes)
-        self.seen = len(self.driver.trace.records)
-        assert self.state == self.driver.recorder.snapshot()
-        assert check_scheduler(self.driver.scheduler) == []
+def watch(driver: AsyncConformance) -> None:
+    Watch(driver.trace, driver.scheduler, driver.recorder.snapshot)
 
 
 # --- the rules ---------------------------------------------------------------------------------
@@ -177,7 +159,7 @@ def test_an_update_caches_what_is_known_to_be_computed() -> None:
 @pytest.mark.parametrize("name", RECORDED_ASYNC)
 def test_the_fold_is_the_state_on_every_recorded_workload(name: str) -> None:
     driver = AsyncConformance(load_workload(workload_path(name, ASYNC_FOLDER))[0])
-    Watch(driver)
+    watch(driver)
     assert sum(1 for _ in driver.steps()) > 1
 
 
@@ -190,7 +172,7 @@ def asynchronous(workload: Workload) -> Workload:
 @given(workloads())
 def test_the_fold_is_the_state_and_nothing_leaks(workload: Workload) -> None:
     driver = AsyncConformance(asynchronous(workload))
-    Watch(driver)
+    watch(driver)
     try:
         list(driver.steps())
     except WorkloadError as error:

@@ -18,35 +18,19 @@ from engine.events import (
     TokenDropped,
     UncomputedDependency,
 )
-from engine.integrity import check_scheduler
-from engine.trace import TraceError, check_patch, merge_patch
+from engine.trace import TraceError, check_patch
+from tests.engine.watch import Watch
 from tests.engine.workloads import RECORDED, workload_path, workloads
 
 
-class Watch:
-    """After every phase: the engine's rules hold, the fold is the state, the patch only news."""
-
-    def __init__(self, core: EngineCore):
-        self.core = core
-        self.state = core.state()
-        self.seen = 0
-        assert core.trace.header.state == self.state
-        core.trace.on_phase_end.append(self.check)
-
-    def check(self) -> None:
-        for record in self.core.trace.records[self.seen :]:
-            if isinstance(record, Patch):
-                check_patch(self.state, record.changes)
-                merge_patch(self.state, record.changes)
-        self.seen = len(self.core.trace.records)
-        assert self.state == self.core.state()
-        assert check_scheduler(self.core.scheduler) == []
+def watch(core: EngineCore) -> None:
+    Watch(core.trace, core.scheduler, core.state)
 
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_the_fold_is_the_state_on_every_recorded_workload(name: str) -> None:
     conformance = Conformance(load_workload(workload_path(name))[0])
-    Watch(conformance.core)
+    watch(conformance.core)
     assert sum(1 for _ in conformance.steps()) > 1
 
 
@@ -54,7 +38,7 @@ def test_the_fold_is_the_state_on_every_recorded_workload(name: str) -> None:
 @given(workloads())
 def test_the_fold_is_the_state_and_nothing_leaks(workload: Workload) -> None:
     conformance = Conformance(workload)
-    Watch(conformance.core)
+    watch(conformance.core)
     list(conformance.steps())
     assert conformance.pool.get_num_free_blocks() == len(conformance.pool.blocks) - 1
     assert all(request.finish_reason for request in conformance.requests.values())
@@ -91,7 +75,7 @@ def two_requests(same_prefix: bool = False, **config: Any) -> Conformance:
         ],
     }
     conformance = Conformance(Workload.model_validate(workload))
-    Watch(conformance.core)
+    watch(conformance.core)
     conformance._add(0)
     return conformance
 

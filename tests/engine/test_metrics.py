@@ -36,17 +36,6 @@ Make = Callable[..., AsyncLLM]
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
-@pytest.fixture
-def make(tiny_model: LoadedModel) -> Iterator[Make]:
-    thread = EngineThread()
-
-    def make_engine(running: bool = False, **config: Any) -> AsyncLLM:
-        return AsyncLLM(tiny_model, EngineConfig(**config), thread, running=running)
-
-    yield make_engine
-    thread.stop()
-
-
 def scrape(engine: AsyncLLM) -> Samples:
     """Name and labels (without the engine's) -> value."""
     body, _ = exposition(engine.stats, "")
