@@ -67,17 +67,17 @@ class BlockPool:
         blocks = self.cached.get(block_hash)
         return next(iter(blocks.values())) if blocks else None
 
-    def get_new_blocks(self, count: int) -> list[KVCacheBlock]:
+    def get_new_blocks(self, count: int, request_id: str) -> list[KVCacheBlock]:
         """Take `count` blocks from the front of the free queue, evicting what they cache."""
         if count > self.get_num_free_blocks():
             raise ValueError(f"{count} blocks wanted, {self.get_num_free_blocks()} are free")
-        return [self._take_first() for _ in range(count)]
+        return [self._take_first(request_id) for _ in range(count)]
 
-    def _take_first(self) -> KVCacheBlock:
+    def _take_first(self, request_id: str) -> KVCacheBlock:
         block = self.free_block_queue.popleft()
         block.ref_cnt = 1
         if block.block_hash is not None:
-            evicted = BlockEvicted(block.block_id, short_hash(block.block_hash))
+            evicted = BlockEvicted(block.block_id, short_hash(block.block_hash), request_id)
             self.uncache(block)
             self.trace.event(evicted, FreeQueueHead(self.get_num_free_blocks() + 1))
         return block

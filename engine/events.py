@@ -51,8 +51,20 @@ class BudgetSpent(NamedTuple):
     max_num_batched_tokens: int
 
 
+class Fits(NamedTuple):
+    """The blocks can be had: the first in the free queue are given.
+
+    `needs` may be more than are given now: at admission the whole known sequence must fit, and
+    cached blocks that are taken out of the free queue count.
+    """
+
+    needs: int
+    free: int
+    watermark: int  # must stay free beside them
+
+
 class DoesNotFit(NamedTuple):
-    """The blocks cannot be had. `watermark` blocks must stay free beside them."""
+    """The blocks cannot be had: `needs` and `watermark` together are more than are free."""
 
     needs: int
     free: int
@@ -102,10 +114,21 @@ class FirstMiss(NamedTuple):
     """The walk over the prefix ended at this logical block, whose content is not cached."""
 
     block: int
+    hash: str  # of the content that was looked for
+
+
+class BlockNotFull(NamedTuple):
+    """The walk ended at this logical block, which the tokens known do not fill: it has no hash."""
+
+    block: int
+    num_tokens: int  # in it
 
 
 class LastTokenNeeded(NamedTuple):
-    """The walk ended because at least one token must be computed: at most `limit` may hit."""
+    """The walk ended because at least one token must be computed: at most `limit` may hit.
+
+    So where the last block is full, it is computed again, cached or not.
+    """
 
     limit: int
 
@@ -122,6 +145,12 @@ class BlockFilled(NamedTuple):
     num_tokens: int
 
 
+class NeverComputed(NamedTuple):
+    """The step that would have computed these blocks goes on without their request."""
+
+    num_computed_tokens: int  # of the request, all before these blocks
+
+
 class LastRunning(NamedTuple):
     """The victim is the last of the running list."""
 
@@ -132,6 +161,8 @@ class LowestPriority(NamedTuple):
     """The victim has the largest (priority, arrival) of those running."""
 
     priority: int
+    running: int
+    same_priority: int  # of those running, itself included: it arrived last of them
 
 
 class MaxTokensReached(NamedTuple):
@@ -225,6 +256,7 @@ class BlocksInUse(NamedTuple):
 Reason = (
     SeatsFull
     | BudgetSpent
+    | Fits
     | DoesNotFit
     | PreemptedThisStep
     | ChunkingOff
@@ -233,9 +265,11 @@ Reason = (
     | BudgetLeft
     | LongPrefillThreshold
     | FirstMiss
+    | BlockNotFull
     | LastTokenNeeded
     | FreeQueueHead
     | BlockFilled
+    | NeverComputed
     | LastRunning
     | LowestPriority
     | MaxTokensReached
@@ -348,6 +382,7 @@ class BlockEvicted(NamedTuple):
 
     block: int
     hash: str
+    request: str  # it is given to
 
 
 @at("block-manager", "block-to-sched")
@@ -427,7 +462,9 @@ class RequestPreempted(NamedTuple):
 
     request: str
     by: str  # the request that needed blocks; "" where an abort or a reset was the cause
-    num_computed_tokens: int  # it had
+    needs: int  # blocks that this request needed, 0 where none did
+    free: int  # blocks that were free then
+    num_computed_tokens: int  # the victim had
 
 
 @at("scheduler")

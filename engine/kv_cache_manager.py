@@ -15,15 +15,18 @@ from engine.config import EngineConfig
 from engine.events import (
     AllocationFailed,
     BlockFilled,
+    BlockNotFull,
     BlocksAllocated,
     BlocksCached,
     BlocksHit,
     BlocksUncached,
     DoesNotFit,
     FirstMiss,
-    FreeQueueHead,
+    Fits,
     LastTokenNeeded,
+    NeverComputed,
     PrefixLookedUp,
+    Reason,
 )
 from engine.request import Request
 from engine.trace import Trace
@@ -68,7 +71,6 @@ class KVCacheManager:
         return self.enable_caching and not request.skip_reading_prefix_cache
 
     def _log_lookup(self, request: Request, hits: list[KVCacheBlock], limit: int) -> None:
-        ended = len(hits) == limit
         self.trace.event(
             PrefixLookedUp(
                 request.request_id,
@@ -77,8 +79,17 @@ class KVCacheManager:
                 request.num_preemptions > 0,
                 block_ids(hits),
             ),
-            LastTokenNeeded(limit * self.block_size) if ended else FirstMiss(len(hits)),
+            self._end_of_walk(request, len(hits), limit),
         )
+
+    def _end_of_walk(self, request: Request, block: int, limit: int) -> Reason:
+        """Why the logical block `block` is the first that did not hit."""
+        if block < limit:
+            return FirstMiss(block, short_hash(request.block_hashes[block]))
+        rest = request.num_tokens - limit * self.block_size
+        if rest < self.block_size:
+            return BlockNotFull(block, rest)
+        return LastTokenNeeded(limit * self.block_size)
 
     # -- allocation -----------------------------------------------------------------------------
 
@@ -109,7 +120,9 @@ class KVCacheManager:
             return shortage
         if hits:
             self._take_hits(request, hits)
-        new_blocks = self._take_new(request, needs) if needs > 0 else []
+        new_blocks: list[KVCacheBlock] = []
+        if needs > 0:
+            new_blocks = self._take_new(request, needs, Fits(most, free, watermark_blocks))
         if self.enable_caching:
             self.cache_blocks(request, min(num_tokens, request.num_tokens))
         return new_blocks
@@ -120,14 +133,10 @@ class KVCacheManager:
         self.num_cached_block[request.request_id] = len(hits)
         self.trace.event(BlocksHit(request.request_id, block_ids(hits), taken))
 
-    def _take_new(self, request: Request, count: int) -> list[KVCacheBlock]:
-        free = self.block_pool.get_num_free_blocks()
-        blocks = self.block_pool.get_new_blocks(count)
+    def _take_new(self, request: Request, count: int, reason: Fits) -> list[KVCacheBlock]:
+        blocks = self.block_pool.get_new_blocks(count, request.request_id)
         self.req_to_blocks.setdefault(request.request_id, []).extend(blocks)
-        self.trace.event(
-            BlocksAllocated(request.request_id, block_ids(blocks)),
-            FreeQueueHead(free),
-        )
+        self.trace.event(BlocksAllocated(request.request_id, block_ids(blocks)), reason)
         return blocks
 
     # -- caching --------------------------------------------------------------------------------
@@ -170,7 +179,10 @@ class KVCacheManager:
             for block in blocks:
                 self.block_pool.uncache(block)
             self.num_cached_block[request.request_id] = first
-            self.trace.event(BlocksUncached(request.request_id, block_ids(blocks)))
+            self.trace.event(
+                BlocksUncached(request.request_id, block_ids(blocks)),
+                NeverComputed(num_computed_tokens),
+            )
         return blocks
 
     # -- release --------------------------------------------------------------------------------

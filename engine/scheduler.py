@@ -197,7 +197,7 @@ class Scheduler:
             victim, reason = self._choose_victim()
             self._take_back_tokens(victim)
             following = victim.next
-            self.preempt(victim, request.request_id, reason)
+            self.preempt(victim, reason, request.request_id, new_blocks)
             self._preempted += 1
             if victim is request:
                 if following is not None:
@@ -207,7 +207,8 @@ class Scheduler:
     def _choose_victim(self) -> tuple[Request, Reason]:
         if self.config.scheduling_policy == "priority":
             victim = max(self.running, key=lambda r: (r.priority, r.arrival_time))
-            return victim, LowestPriority(victim.priority)
+            same = sum(r.priority == victim.priority for r in self.running)
+            return victim, LowestPriority(victim.priority, len(self.running), same)
         assert self.running.tail is not None
         return self.running.tail, LastRunning(len(self.running))
 
@@ -222,10 +223,17 @@ class Scheduler:
             self._budget += given.num_tokens
             self.kv_cache_manager.uncache_blocks(victim, given.num_computed_tokens)
 
-    def preempt(self, victim: Request, by: str, reason: Reason) -> None:
-        """Take a running request's blocks; it waits again and will be recomputed."""
+    def preempt(
+        self, victim: Request, reason: Reason, by: str = "", shortage: DoesNotFit | None = None
+    ) -> None:
+        """Take a running request's blocks; it waits again and will be recomputed.
+
+        `by` is who had a `shortage` of blocks.
+        """
+        needs, free = (shortage.needs, shortage.free) if shortage else (0, 0)
         self.trace.event(
-            RequestPreempted(victim.request_id, by, victim.num_computed_tokens), reason
+            RequestPreempted(victim.request_id, by, needs, free, victim.num_computed_tokens),
+            reason,
         )
         self.running.remove(victim)
         self.kv_cache_manager.free(victim)
@@ -388,7 +396,7 @@ class Scheduler:
             if entry.request_id not in gone:
                 dependents.append((request, min(missing)))
         for request, block_id in reversed(dependents):  # the last one waits first in line
-            self.preempt(request, "", UncomputedDependency(block_id))
+            self.preempt(request, UncomputedDependency(block_id))
         gone.update(request.request_id for request, _ in dependents)
         return drop_from(output, gone)
 
@@ -469,7 +477,7 @@ class Scheduler:
         """
         if reset_running_requests:
             while self.running.tail is not None:
-                self.preempt(self.running.tail, "", ResetRequested())
+                self.preempt(self.running.tail, ResetRequested())
         return self.kv_cache_manager.block_pool.reset_prefix_cache()
 
 

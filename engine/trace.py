@@ -32,7 +32,7 @@ from engine.events import (
     Record,
 )
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 MAX_RECORDS = 100_000  # beyond it the oldest are folded into the base state
 
 State = dict[str, Any]

@@ -265,7 +265,7 @@ def test_sentences_name_who_got_what_and_who_waits(page: Page) -> None:
     data = models(page, trace, last_of_step(trace, step))
     text = "".join(part["text"] for part in data["lifecycle"]["sentence"])
     assert text.startswith(f"Step {step} gave 2 of 32 tokens: decodes of r0 and r1")
-    assert "r2 is preempted for r0 (the last of 3 running)" in text
+    assert "r2 is preempted for r0, which needs 1 block with 0 free (the last of 3 running)" in text
     blocks = "".join(part["text"] for part in data["blocks"]["sentence"])
     assert "found no room for r0: it needs 1 block and 0 are free" in blocks
 

@@ -30,19 +30,19 @@ def with_content(pool: BlockPool, blocks: list[KVCacheBlock]) -> None:
 
 
 def test_block_0_is_never_given(pool: BlockPool) -> None:
-    assert [block.block_id for block in pool.get_new_blocks(7)] == [1, 2, 3, 4, 5, 6, 7]
+    assert [block.block_id for block in pool.get_new_blocks(7, "r")] == [1, 2, 3, 4, 5, 6, 7]
     with pytest.raises(ValueError, match="1 blocks wanted, 0 are free"):
-        pool.get_new_blocks(1)
+        pool.get_new_blocks(1, "r")
 
 
 def test_freed_without_content_goes_to_the_front_tail_first(pool: BlockPool) -> None:
-    blocks = pool.get_new_blocks(3)
+    blocks = pool.get_new_blocks(3, "r")
     pool.free_blocks("r", reversed(blocks))
     assert free_ids(pool) == [3, 2, 1, 4, 5, 6, 7]
 
 
 def test_freed_with_content_goes_to_the_back_tail_first(pool: BlockPool) -> None:
-    blocks = pool.get_new_blocks(3)
+    blocks = pool.get_new_blocks(3, "r")
     with_content(pool, blocks[:2])
     pool.free_blocks("r", reversed(blocks))
     assert free_ids(pool) == [3, 4, 5, 6, 7, 2, 1]
@@ -50,7 +50,7 @@ def test_freed_with_content_goes_to_the_back_tail_first(pool: BlockPool) -> None
 
 
 def test_a_shared_block_stays_with_the_other_holder(pool: BlockPool) -> None:
-    blocks = pool.get_new_blocks(2)
+    blocks = pool.get_new_blocks(2, "r")
     assert pool.touch(blocks[:1]) == 0
     pool.free_blocks("r", reversed(blocks))
     assert blocks[0].ref_cnt == 1 and free_ids(pool) == [2, 3, 4, 5, 6, 7]
@@ -58,7 +58,7 @@ def test_a_shared_block_stays_with_the_other_holder(pool: BlockPool) -> None:
 
 
 def test_a_hit_takes_a_block_out_of_the_middle(pool: BlockPool) -> None:
-    blocks = pool.get_new_blocks(3)
+    blocks = pool.get_new_blocks(3, "r")
     with_content(pool, blocks)
     pool.free_blocks("r", reversed(blocks))
     assert pool.touch([blocks[1]]) == 1
@@ -67,19 +67,19 @@ def test_a_hit_takes_a_block_out_of_the_middle(pool: BlockPool) -> None:
 
 
 def test_taking_a_cached_block_evicts_it_and_says_so(pool: BlockPool) -> None:
-    blocks = pool.get_new_blocks(7)
+    blocks = pool.get_new_blocks(7, "r")
     with_content(pool, blocks)
     pool.free_blocks("r", reversed(blocks))
     block_hash = blocks[6].block_hash
     assert block_hash is not None
-    assert pool.get_new_blocks(1) == [blocks[6]]
+    assert pool.get_new_blocks(1, "r") == [blocks[6]]
     assert pool.get_cached_block(block_hash) is None
-    assert last_event(pool).facts == BlockEvicted(7, "07" * 8)
+    assert last_event(pool).facts == BlockEvicted(7, "07" * 8, "r")
     assert last_event(pool).reason == FreeQueueHead(7)
 
 
 def test_of_two_with_the_same_content_the_first_entered_is_found(pool: BlockPool) -> None:
-    first, second = pool.get_new_blocks(2)
+    first, second = pool.get_new_blocks(2, "r")
     pool.cache(second, b"x" * 32)
     pool.cache(first, b"x" * 32)
     assert pool.get_cached_block(b"x" * 32) is second
@@ -88,7 +88,7 @@ def test_of_two_with_the_same_content_the_first_entered_is_found(pool: BlockPool
 
 
 def test_reset_is_refused_while_a_block_is_held(pool: BlockPool) -> None:
-    blocks = pool.get_new_blocks(2)
+    blocks = pool.get_new_blocks(2, "r")
     with_content(pool, blocks)
     assert pool.reset_prefix_cache() is False and pool.cached
     pool.free_blocks("r", reversed(blocks))

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
+from array import array
 from typing import Any
 
-from engine.conformance import EOS_TOKEN_ID, Conformance, Workload
+from engine.conformance import EOS_TOKEN_ID, Conformance, Workload, load_workload
 from engine.events import (
     AdmissionStopped,
     AllocationFailed,
     BatchScheduled,
+    BlockEvicted,
+    BlockNotFull,
+    BlocksAllocated,
+    BlocksUncached,
     BudgetLeft,
     BudgetSpent,
     ChunkingOff,
     DoesNotFit,
     Event,
     FirstMiss,
+    Fits,
+    FreeQueueHead,
     LastRunning,
     LastTokenNeeded,
     LongPrefillThreshold,
     LowestPriority,
     MaxTokensReached,
     ModelLengthReached,
+    NeverComputed,
     PreemptedThisStep,
     PrefixLookedUp,
     Reason,
@@ -32,6 +41,7 @@ from engine.events import (
     WholeRequest,
 )
 from engine.outputs import ModelRunnerOutput, TokenLogprobs
+from tests.engine.workloads import workload_path
 
 REQUEST = {"id": "r0", "prompt_token_ids": [5, 6, 7], "max_tokens": 9}
 
@@ -55,6 +65,15 @@ def reasons(conformance: Conformance, kind: type[Any]) -> list[tuple[str, Reason
         for record in conformance.trace.records
         if isinstance(record, Event) and isinstance(record.facts, kind)
     ]
+
+
+def hash_of(tokens: list[int], block: int, block_size: int = 4) -> str:
+    """The hash of a logical block, as the log shows it."""
+    digest = b""
+    for start in range(0, (block + 1) * block_size, block_size):
+        content = array("q", tokens[start : start + block_size]).tobytes()
+        digest = hashlib.sha256(digest + content).digest()
+    return digest[:8].hex()
 
 
 def test_chunked_by_the_budget() -> None:
@@ -118,23 +137,62 @@ def test_preempted_as_the_lowest_in_priority_gives_its_tokens_back() -> None:
         num_gpu_blocks=6,
         policy="priority",
     )
-    assert ("r0", LowestPriority(5)) in reasons(done, RequestPreempted)
+    assert ("r0", LowestPriority(5, 2, 1)) in reasons(done, RequestPreempted)
+
+
+def test_of_equal_priority_the_one_that_arrived_last_is_preempted() -> None:
+    requests = [{"prompt_token_ids": 8, "max_tokens": 8, "priority": p} for p in (0, 1, 1)]
+    done = run(requests, num_gpu_blocks=8, policy="priority")
+    facts = [r.facts for r in done.trace.records if isinstance(r, Event)]
+    victims = [f for f in facts if isinstance(f, RequestPreempted)]
+    assert victims[0] == RequestPreempted("r2", "r1", 1, 0, 8)
+    assert reasons(done, RequestPreempted)[0] == ("r2", LowestPriority(1, 3, 2))
+
+
+def test_content_that_a_victim_will_not_compute_is_dropped_with_the_reason() -> None:
+    workload, _ = load_workload(workload_path("27-priority-victim-in-step"))
+    done = Conformance(workload)
+    list(done.steps())
+    preempted = [r.facts for r in done.trace.records if isinstance(r, Event)]
+    computed = next(f.num_computed_tokens for f in preempted if isinstance(f, RequestPreempted))
+    assert reasons(done, BlocksUncached) == [("low", NeverComputed(computed))]
 
 
 def test_the_prefix_walk_says_where_it_ended() -> None:
     same = list(range(9))
+    other = same[:4] + [77] * 8
     done = run(
         [
             {"prompt_token_ids": same},
             {"prompt_token_ids": same, "arrival_step": 1},
-            {"prompt_token_ids": same[:4] + [77] * 8, "arrival_step": 2},
+            {"prompt_token_ids": other, "arrival_step": 2},
+            {"prompt_token_ids": same[:8], "arrival_step": 3},
         ]
     )
     assert reasons(done, PrefixLookedUp) == [
-        ("r0", FirstMiss(0)),
-        ("r1", LastTokenNeeded(8)),
-        ("r2", FirstMiss(1)),
+        ("r0", FirstMiss(0, hash_of(same, 0))),
+        ("r1", BlockNotFull(2, 1)),
+        ("r2", FirstMiss(1, hash_of(other, 1))),
+        ("r3", LastTokenNeeded(4)),
     ]
+
+
+def test_blocks_are_given_where_they_fit() -> None:
+    """At admission the whole sequence must, though a chunk of it needs less; later the step."""
+    done = run(
+        [{"prompt_token_ids": 20, "max_tokens": 1}], num_gpu_blocks=9, max_num_batched_tokens=16
+    )
+    assert reasons(done, BlocksAllocated) == [("r0", Fits(5, 8, 0)), ("r0", Fits(1, 4, 0))]
+
+
+def test_an_evicted_block_names_whom_it_goes_to() -> None:
+    requests = [{"prompt_token_ids": list(range(9)), "max_tokens": 1}]
+    requests += [{"prompt_token_ids": 16, "max_tokens": 1, "arrival_step": 2}]
+    done = run(requests, num_gpu_blocks=6)
+    events = [record for record in done.trace.records if isinstance(record, Event)]
+    evicted = [event for event in events if isinstance(event.facts, BlockEvicted)]
+    assert [event.facts for event in evicted] == [BlockEvicted(2, hash_of(list(range(9)), 1), "r1")]
+    assert evicted[0].reason == FreeQueueHead(2)
 
 
 def test_running_requests_behind_a_spent_budget_are_told() -> None:
@@ -159,7 +217,7 @@ def test_running_requests_behind_one_that_preempts_itself_are_told() -> None:
     told = [r for r in done.trace.records if isinstance(r, Event) and r.step == 2]
     kinds = (RequestPreempted, RequestPassedOver, RequestScheduled)
     assert [(e.facts, e.reason) for e in told if isinstance(e.facts, kinds)] == [
-        (RequestPreempted("r0", "r0", 8), LowestPriority(5)),
+        (RequestPreempted("r0", "r0", 1, 0, 8), LowestPriority(5, 3, 1)),
         (RequestPassedOver("r1", behind=1), PreemptedThisStep(1)),
     ]
 

@@ -9,7 +9,7 @@ import { flag, isObject, listOf, number, shape, text, whole } from "./checks.js"
 import { STEP_PHASES } from "./records.js";
 import { CONFIG, CheckedState, MODEL, flat } from "./trace_state.js";
 
-const SCHEMA_VERSION = 2;
+const SCHEMA_VERSION = 3;
 const LOGGED_PHASES = new Set([...STEP_PHASES, "command"]);
 /** An engine keeps 100,000 records; what is longer or larger is no trace of one. */
 export const MAX_FILE = 200_000_000; // bytes
@@ -35,7 +35,7 @@ export const FACTS = {
     hit_blocks: "N",
   },
   blocks_hit: { request: "s", blocks: "N", taken_from_free: "n" },
-  block_evicted: { block: "n", hash: "s" },
+  block_evicted: { block: "n", hash: "s", request: "s" },
   blocks_allocated: { request: "s", blocks: "N" },
   allocation_failed: { request: "s" },
   blocks_cached: { request: "s", first_index: "n", parent: "s", blocks: "N", hashes: "S" },
@@ -50,7 +50,13 @@ export const FACTS = {
     budget_left: "n",
   },
   request_passed_over: { request: "s", behind: "n" },
-  request_preempted: { request: "s", by: "s", num_computed_tokens: "n" },
+  request_preempted: {
+    request: "s",
+    by: "s",
+    needs: "n",
+    free: "n",
+    num_computed_tokens: "n",
+  },
   admission_stopped: { request: "s", waiting: "n" },
   batch_scheduled: {
     num_requests: "n",

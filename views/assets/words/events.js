@@ -40,7 +40,8 @@ export const EVENT_PHRASES = {
   blocks_hit: (f) =>
     `${f.request} shares cached ${blockList(f.blocks)} ` +
     `(${f.taken_from_free} taken out of the free queue)`,
-  block_evicted: (f) => `block ${f.block} loses its cached content ${f.hash.slice(0, 8)}`,
+  block_evicted: (f) =>
+    `block ${f.block} loses its cached content ${f.hash.slice(0, 8)} and goes to ${f.request}`,
   blocks_allocated: (f, e) => `${f.request} gets ${blockList(f.blocks)}${because(e.reason)}`,
   allocation_failed: (f, e) => `no blocks for ${f.request}${colon(e.reason)}`,
   blocks_cached: (f, e) =>
@@ -59,7 +60,7 @@ export const EVENT_PHRASES = {
     because(e.reason),
   request_passed_over: (f, e) => passedOverWords(f, e.reason),
   request_preempted: (f, e) =>
-    `${f.request} is preempted${f.by ? ` for ${f.by}` : ""}${because(e.reason)}; ` +
+    `${f.request} is preempted${causeWords(f)}${because(e.reason)}; ` +
     `its blocks (${plural(f.num_computed_tokens, "computed token")}) are given back`,
   admission_stopped: (f, e) =>
     `${f.request} is not admitted, ${f.waiting} waiting${colon(e.reason)}`,
@@ -151,6 +152,14 @@ export function timesByKind({ kinds, durations_us: times }) {
     kind,
     us: times[i],
   }));
+}
+
+/** For whom, and for how many blocks. @param {any} f of request_preempted */
+export function causeWords(f) {
+  if (!f.by) return "";
+  const shortage = `needs ${plural(f.needs, "block")} with ${f.free} free`;
+  if (f.by === f.request) return ` by its own need: it ${shortage}`;
+  return ` for ${f.by}, which ${shortage}`;
 }
 
 const OWN_LENGTH = new Set(["model_length_reached", "last_token_in_flight"]);

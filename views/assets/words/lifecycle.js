@@ -1,7 +1,7 @@
 // @ts-check
 /** Requests over steps, in a sentence: who got tokens, who waits, who lost, who is done. */
 import { shareKind } from "../core/records.js";
-import { eventPhrase, passedOverWords } from "./events.js";
+import { causeWords, eventPhrase, passedOverWords } from "./events.js";
 import { count, list, names, plural, quote, span } from "./format.js";
 import { of, row, seqs, some } from "./parts.js";
 import { because, colon } from "./reasons.js";
@@ -161,10 +161,9 @@ function endsWords(event) {
 /** @param {EventRecord} event request_preempted */
 function preemptedWords(event) {
   const f = event.facts;
-  const by = !f.by ? "" : f.by === f.request ? " by its own need" : ` for ${f.by}`;
   const had = `its blocks (${plural(f.num_computed_tokens, "computed token")}) are given back`;
   const later = "what is still cached when it resumes is hit, the rest is computed again";
-  return `${f.request} is preempted${by}${because(event.reason)}: ${had}; ${later}`;
+  return `${f.request} is preempted${causeWords(f)}${because(event.reason)}: ${had}; ${later}`;
 }
 
 /** @param {EventRecord} event admission_stopped */

@@ -8,11 +8,9 @@ import { does, plural } from "./format.js";
 export const REASON_PHRASES = {
   seats_full: (r) => `${r.running} of ${r.max_num_seqs} seats are taken`,
   budget_spent: (r) => `the step's ${does(r.max_num_batched_tokens, "token", "is", "are")} spent`,
+  fits: (r) => `${needsWords(r)}, ${r.free} ${are(r.free)} free`,
   does_not_fit: (r) =>
-    r.watermark > 0
-      ? `it needs ${plural(r.needs, "block")} beside ${r.watermark} that must stay free, and ` +
-        `${r.free} ${are(r.free)} free`
-      : `it needs ${plural(r.needs, "block")} and ${r.free} ${are(r.free)} free`,
+    `${needsWords(r)}${r.watermark > 0 ? "," : ""} and ${r.free} ${are(r.free)} free`,
   preempted_this_step: (r) =>
     `this step preempted ${plural(r.preempted, "request")}, so it gives out no more`,
   chunking_off: (r) =>
@@ -24,13 +22,20 @@ export const REASON_PHRASES = {
   budget_left: (r) => `it wanted ${r.wanted}, the budget had ${r.budget_left} left`,
   long_prefill_threshold: (r) =>
     `it wanted ${r.wanted}, one request gets at most ${r.long_prefill_token_threshold} a step`,
-  first_miss: (r) => `its logical block ${r.block} is not cached`,
+  first_miss: (r) => `its logical block ${r.block} (content ${r.hash.slice(0, 8)}) is not cached`,
+  block_not_full: (r) =>
+    `its logical block ${r.block} has ${plural(r.num_tokens, "token")}, and only full blocks hit`,
   last_token_needed: (r) =>
     `at least one token must be computed, so at most ${plural(r.limit, "token")} may hit`,
   free_queue_head: (r) => `first of the ${plural(r.free, "block")} in the free queue`,
   block_filled: (r) => `full, ${plural(r.num_tokens, "token")} known and scheduled`,
+  never_computed: (r) =>
+    `its step goes on without it, and only its first ${plural(r.num_computed_tokens, "token")} ` +
+    `${are(r.num_computed_tokens)} computed`,
   last_running: (r) => `the last of ${r.running} running`,
-  lowest_priority: (r) => `the last in order of priority, with ${r.priority}`,
+  lowest_priority: (r) =>
+    `the last in order of priority of ${r.running} running, with ${r.priority}` +
+    (r.same_priority > 1 ? ` the one of ${r.same_priority} that arrived last` : ""),
   max_tokens_reached: (r) =>
     `it has ${r.max_tokens === 1 ? "the" : "all"} ${plural(r.max_tokens, "token")} it asked for`,
   last_token_in_flight: (r) =>
@@ -59,6 +64,12 @@ export const REASON_PHRASES = {
   cannot_capture: (r) => `this model's forward can be no graph: ${r.message}`,
   blocks_in_use: (r) => `${does(r.used, "block", "is", "are")} in use`,
 };
+
+/** What is asked of the pool. @param {any} r */
+function needsWords(r) {
+  const beside = r.watermark > 0 ? ` beside ${r.watermark} that must stay free` : "";
+  return `it needs ${plural(r.needs, "block")}${beside}`;
+}
 
 /** @param {number} n */
 export function are(n) {
