@@ -17,6 +17,7 @@ NAMES = (
     "start",
     "logging_share",
     "scheduler",
+    "beside_vllm",
     "replay",
     "dtypes",
     "highlight",
@@ -33,7 +34,7 @@ def main(arguments: list[str], benchmarks: dict[str, str] = BENCHMARKS) -> int:
         return compare(*options.compare)
     wanted = options.names or list(benchmarks)
     modules = [module for name, module in benchmarks.items() if name in wanted]
-    report = run(modules, Effort(options.quick), tell)
+    report = run(modules, Effort(options.quick, options.peer), tell)
     print("\n".join([*machine_lines(report.machine), "", *closing_lines(report)]))
     print(f"written to {report.save(options.results)}")
     return int(report.failed)
@@ -44,6 +45,9 @@ def parse(arguments: list[str], names: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}")
     parser.add_argument("--quick", action="store_true", help="few samples, to see that it works")
+    parser.add_argument(
+        "--peer", default="", metavar="PYTHON", help="a Python with vLLM, for beside_vllm"
+    )
     parser.add_argument(
         "--results", type=Path, default=RESULTS, metavar="FOLDER", help="where the file goes"
     )

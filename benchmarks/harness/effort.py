@@ -1,4 +1,4 @@
-"""How much is measured."""
+"""How much is measured, and beside what."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ class Effort(NamedTuple):
     """A whole run, or a quick one that only shows that everything works."""
 
     quick: bool = False
+    peer: str = ""  # the Python that has vLLM; "": there is none
 
     def samples(self, wanted: int) -> int:
         """How many samples to take where a whole run takes `wanted`."""
