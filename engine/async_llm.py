@@ -15,13 +15,15 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from weakref import WeakMethod
 
+from engine.async_core import AsyncEngineCore, ExecutorFailed
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.core import EngineCore, Runner
-from engine.engine_thread import EngineThread
+from engine.engine_thread import EngineThread, EngineThreadStopped
 from engine.events import (
     STEP_PHASES,
     EngineFailed,
@@ -38,7 +40,8 @@ from engine.model_loader.dtypes import dtype_name, in_dtype, kv_cache_dtype
 from engine.output_processor import OutputProcessor, RequestLost, RequestStream
 from engine.parallel_sampling import sequences
 from engine.request import Request
-from engine.trace import SCHEMA_VERSION, Changes, Trace, TraceHeader, error_text
+from engine.trace import SCHEMA_VERSION, Changes, EventLog, Trace, TraceHeader, error_text
+from engine.two_lanes import TwoLaneTrace
 
 if TYPE_CHECKING:
     from engine.model_loader import LoadedModel
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Mode = Literal["paused", "running"]
 Prompt = str | Sequence[int] | Sequence[dict[str, str]]  # text, token ids, or chat messages
-MakeRunner = Callable[["LoadedModel", EngineConfig, Trace], Runner]
+MakeRunner = Callable[["LoadedModel", EngineConfig, EventLog], Runner]
 CheckConfig = Callable[[EngineConfig], object]  # raises ConfigError
 
 SHOW_PHASES_UP_TO = 4.0  # steps a second; so slow a run stops between phases, to let one see them
@@ -404,9 +407,10 @@ class AsyncLLM:
         )
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` on the engine thread whenever there is more to read, or a new log.
+        """Call `callback` whenever there is more to read, or a new log.
 
-        Returns what ends the subscription. The callback must only wake somebody up.
+        Returns what ends the subscription. The callback must only wake somebody up: it runs on the
+        engine thread or the executor's.
         """
         self._subscribers.append(callback)
 
@@ -424,10 +428,9 @@ class AsyncLLM:
             self._check_config(config)
         resolved = config.resolve(self.model.max_model_len)
         model = in_dtype(self.model, resolved)
-        trace = Trace(self._header(model, resolved))
-        runner = self._make_runner(model, resolved, trace)
-        outputs = OutputProcessor(self.model.tokenizer, trace)
-        core = EngineCore(resolved, runner, trace, outputs)
+        make_core = self._make_async_core if resolved.async_scheduling else self._make_core
+        core, outputs = make_core(model, resolved)
+        trace = core.trace
         stats = EngineStats(trace, resolved, self.model.name)
         trace.on_phase_end += [stats.read, self._notify]
         self.requested_config = config
@@ -437,6 +440,26 @@ class AsyncLLM:
         self.failed, self.mode, self.rate = None, "paused", None
         self._next_id = 0
         self._print(*cache_texts(resolved))
+
+    def _make_core(
+        self, model: LoadedModel, config: EngineConfig
+    ) -> tuple[EngineCore, OutputProcessor]:
+        trace = Trace(self._header(model, config))
+        runner = self._make_runner(model, config, trace)
+        outputs = OutputProcessor(self.model.tokenizer, trace)
+        return EngineCore(config, runner, trace, outputs), outputs
+
+    def _make_async_core(
+        self, model: LoadedModel, config: EngineConfig
+    ) -> tuple[EngineCore, OutputProcessor]:
+        """What logs in the executor lane writes into that lane, and wakes readers as well."""
+        trace = TwoLaneTrace(self._header(model, config))
+        runner = self._make_runner(model, config, trace.executor)
+        outputs = OutputProcessor(self.model.tokenizer, trace)
+        core = AsyncEngineCore(config, runner, trace, outputs, self.thread.executor)
+        trace.executor.on_phase_end.append(self._notify)
+        core.on_executed = lambda: self._tell_executed(core)
+        return core, outputs
 
     def _header(self, model: LoadedModel, config: EngineConfig) -> TraceHeader:
         return TraceHeader(
@@ -615,6 +638,8 @@ class AsyncLLM:
         if rate != self.rate:
             engine["rate"] = rate
         self.mode, self.rate = mode, rate
+        if mode == "paused":
+            self.core.hold()
         if engine:
             self.core.command({"engine": engine})
 
@@ -625,14 +650,14 @@ class AsyncLLM:
         self._check_usable()
         if self.mode == "running":
             self._set_mode("paused", None)
-        self._advance(whole_step)
+        self._advance(self.core.step if whole_step else self.core.step_phase)
         if self.failed is not None:
             raise EngineError(self.failed)
         return self.status
 
     def _queue_turn(self) -> None:
         """Have the loop's next turn come, unless it is coming, or nothing is to be done."""
-        if self.mode != "running" or self._turn_queued:
+        if self.mode != "running" or self._turn_queued or self.core.awaits_executor:
             return
         if not self.status.has_work:
             self._await_line()
@@ -651,26 +676,39 @@ class AsyncLLM:
             return
         self._turn_queued = False
         by_phases = self.rate is not None and self.rate <= SHOW_PHASES_UP_TO
-        if self.rate is not None:
+        began = time.monotonic()
+        went_on = self._advance(self.core.step_phase if by_phases else self.core.run)
+        if self.rate is not None and went_on:
             parts = len(STEP_PHASES) if by_phases else 1
             # From when it was due: a late turn does not make the run slower, but a run that
             # cannot keep up does not save up turns either.
             period = 1.0 / (self.rate * parts)
-            self._next_due = max(self._next_due + period, time.monotonic() + period / 2)
-        self._advance(whole_step=not by_phases)
+            self._next_due = max(self._next_due + period, began + period / 2)
         if self.failed is None:
             self._queue_turn()
 
-    def _advance(self, whole_step: bool) -> None:
-        """Run a phase, or to the step's end. What it raises ends the engine, not the process."""
+    def _advance(self, go_on: Callable[[], T]) -> T | None:
+        """Run a phase, or more of them. What it raises ends the engine, not the process."""
         try:
-            if whole_step:
-                self.core.step()
-            else:
-                self.core.step_phase()
+            return go_on()
+        except ExecutorFailed as failure:
+            self._fail(failure.__cause__ or failure, failure.phase)
         except Exception as error:
-            log.exception("the engine stopped in phase %s", self.core.next_phase)
-            self._fail(error)
+            self._fail(error, self.core.next_phase)
+        return None
+
+    def _tell_executed(self, core: AsyncEngineCore) -> None:
+        """On the executor's thread: a step has run, or the executor has stopped."""
+        with suppress(EngineThreadStopped):
+            self.thread.post(lambda: self._executed(core))
+
+    def _executed(self, core: AsyncEngineCore) -> None:
+        if core is not self.core or self._closed or self.failed is not None:
+            return
+        if core.failure is not None:
+            self._fail(core.failure.__cause__ or core.failure, core.failure.phase)
+        else:
+            self._queue_turn()
 
     def _step_ends(self) -> None:
         """In a step's last phase, when its outcome has gone out: the periodic line may be due."""
@@ -717,11 +755,11 @@ class AsyncLLM:
             for line in lines:
                 log.info(line)
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException, phase: Phase) -> None:
         """The log and every client hear of it; only a reset makes the engine work again."""
+        log.error("the engine stopped in phase %s", phase, exc_info=error)
         self.failed = (
-            f"the engine stopped in the phase `{self.core.next_phase}` ({error_text(error)}); "
-            "reset it to go on"
+            f"the engine stopped in the phase `{phase}` ({error_text(error)}); reset it to go on"
         )
         try:
             self._log_command(EngineFailed(self.failed))
@@ -746,10 +784,11 @@ class AsyncLLM:
 
     def _reset(self, config: EngineConfig | None) -> EngineStatus:
         self._check_open()
-        before = self.outputs
+        before, core = self.outputs, self.core
         self._build(config or self.requested_config)
         self._lap += 1
         self._turn_queued = False
+        core.hold()
         before.fail_all(RequestLost("the engine was reset while this request was under way"))
         self._free_soon()
         self._notify()
@@ -764,6 +803,7 @@ class AsyncLLM:
             return
         self._closed = True
         self._lap += 1
+        self.core.hold()
         self.outputs.fail_all(RequestLost("the engine was put to rest"))
         self._free_soon()
         self._notify()
@@ -856,7 +896,7 @@ def package_versions() -> dict[str, str]:
     return found
 
 
-def make_model_runner(model: LoadedModel, config: EngineConfig, trace: Trace) -> Runner:
+def make_model_runner(model: LoadedModel, config: EngineConfig, trace: EventLog) -> Runner:
     """The runner that really runs the model; torch is imported only now."""
     from engine.model_runner import ModelRunner
 

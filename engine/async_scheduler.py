@@ -13,6 +13,8 @@ from engine.outputs import EngineCoreOutput, ModelRunnerOutput, SchedulerOutput
 from engine.request import FinishReason, Request
 from engine.scheduler import Scheduler
 
+MAX_IN_FLIGHT = 2  # batches: the one that runs, and the one that is ready for it
+
 
 class AsyncScheduler(Scheduler):
     """A `Scheduler` of which `schedule` is called again before `update_from_output`.
@@ -30,6 +32,14 @@ class AsyncScheduler(Scheduler):
                 request.num_output_placeholders += 1
                 self.touched[request] = None
         return output
+
+    def fills(self, output: SchedulerOutput, num_in_flight: int) -> bool:
+        """Whether, `output` being the last of `num_in_flight`, no tokens are awaited yet.
+
+        There is room for one more batch then, which the next cycle schedules first if it can.
+        """
+        more = bool(output.scheduled) or self.has_requests()
+        return num_in_flight < MAX_IN_FLIGHT and more
 
     def _share(self, request: Request, num_computed: int) -> tuple[int, Reason]:
         """Nothing where the token in flight is the last one asked for: that stop is foreseen.

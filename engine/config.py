@@ -81,6 +81,9 @@ class EngineConfig(BaseModel):
     scheduler_reserve_full_isl: bool = Field(
         default=True, description="admit a request only if its whole known sequence fits now"
     )
+    async_scheduling: bool = Field(
+        default=False, description="schedule the next step while the model runs the last one"
+    )
     enforce_eager: bool = Field(default=False, description="never replay a captured graph")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto",

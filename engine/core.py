@@ -72,6 +72,8 @@ class OutputSink(Protocol):
 class EngineCore:
     """Owner of scheduler and runner; all calls come from one thread."""
 
+    scheduler_type: type[Scheduler] = Scheduler
+
     def __init__(
         self,
         config: EngineConfig,
@@ -83,7 +85,7 @@ class EngineCore:
         self.runner = runner
         self.trace = trace
         self.output_processor = output_processor
-        self.scheduler = Scheduler(config, trace)
+        self.scheduler = self.scheduler_type(config, trace)
         self.arriving: dict[str, Request] = {}  # submitted; the next `arrive` takes them in
         self.next_phase = Phase.ARRIVE
         self.step_index = 0
@@ -105,6 +107,24 @@ class EngineCore:
         trace.header = trace.header.model_copy(update={"state": self.state()})
 
     # -- the step -------------------------------------------------------------------------------
+
+    def run(self) -> bool:
+        """A running engine's turn: a whole step. Returns whether a step's outcome has gone out."""
+        self.step()
+        return True
+
+    def hold(self) -> None:
+        """Nothing more may run by itself; here nothing does."""
+
+    @property
+    def awaits_executor(self) -> bool:
+        """Whether the next turn must wait for what runs elsewhere; here nothing does."""
+        return False
+
+    @property
+    def is_still(self) -> bool:
+        """Whether no phase is under way elsewhere, so that state and log may be compared."""
+        return True
 
     def step(self) -> None:
         """Run to the end of the current step, or a whole one from its beginning."""
@@ -254,8 +274,13 @@ class EngineCore:
         self.trace.begin_phase(self.step_index, Phase.COMMAND)
 
     def _end_phase(self) -> None:
-        changes = self.recorder.take_changes()
+        changes = self._take_changes()
         merge_records(changes, self.runner.take_changes())
+        self.trace.end_phase(changes)
+
+    def _take_changes(self) -> Changes:
+        """What changed since the last call, but for the runner's part."""
+        changes = self.recorder.take_changes()
         if self.output_processor is not None:
             merge_records(changes, self.output_processor.take_changes())
             self.output_processor.forget(self.recorder.forgotten)
@@ -264,7 +289,7 @@ class EngineCore:
         if difference:
             changes["engine"] = difference
             self._told = record
-        self.trace.end_phase(changes)
+        return changes
 
 
 def merge_records(changes: Changes, more: Changes) -> None:

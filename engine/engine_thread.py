@@ -2,7 +2,8 @@
 
 Whatever touches an `EngineCore` runs here, so no engine needs a lock and the forwards of all
 sessions take turns instead of fighting for the cores. Short commands (submit, abort, pause) go
-ahead of the queue; steps are turns, first come first served, one step a turn. vLLM has a process
+ahead of the queue; steps are turns, first come first served, one step a turn. Engines that schedule
+asynchronously run the model on its `executor`, a second thread of the same kind. vLLM has a process
 an engine instead (`vllm/v1/engine/core.py`, EngineCoreProc).
 """
 
@@ -34,7 +35,9 @@ class EngineThreadStopped(RuntimeError):
 class EngineThread:
     """A thread with two queues (commands before turns) and timers that become turns."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "engine") -> None:
+        self.name = name
+        self._executor: EngineThread | None = None
         self._wake = threading.Condition()
         self._commands: deque[Job] = deque()
         self._turns: deque[Job] = deque()
@@ -57,6 +60,15 @@ class EngineThread:
             return function()
         return self.post(function).result()
 
+    @property
+    def executor(self) -> EngineThread:
+        """The thread beside this one on which a step of an engine runs while it decides another."""
+        with self._wake:
+            if self._executor is None:
+                self._executor = EngineThread("executor")
+                self._executor._stopping = self._stopping
+            return self._executor
+
     def later(self, seconds: float, function: Callable[[], Any]) -> None:
         """Queue `function` as a turn after `seconds`."""
         job: Job = (function, Future())
@@ -69,7 +81,9 @@ class EngineThread:
             self._wake.notify()
 
     def stop(self, timeout: float = 3.0) -> None:
-        """Finish the job at hand, drop the others, and end the thread."""
+        """Finish the job at hand, drop the others, and end the thread; its executor as well."""
+        if self._executor is not None:
+            self._executor.stop(timeout)
         with self._wake:
             self._stopping = True
             dropped = [*self._commands, *self._turns]
@@ -96,7 +110,7 @@ class EngineThread:
     def _ensure_started(self) -> None:
         if self._thread is None:
             # A daemon, so that a forward that hangs cannot keep the process from ending.
-            self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+            self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
             self._thread.start()
 
     def _run(self) -> None:

@@ -33,6 +33,7 @@ class Phase(StrEnum):
 
 
 STEP_PHASES = tuple(phase for phase in Phase if phase is not Phase.COMMAND)
+EXECUTOR_PHASES = (Phase.PREPARE, Phase.EXECUTE, Phase.SAMPLE)  # the rest is the scheduler's side
 
 
 # --- reasons -----------------------------------------------------------------------------------

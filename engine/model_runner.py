@@ -44,7 +44,7 @@ from engine.events import (
     TokensReturned,
     WeightsRead,
 )
-from engine.forward import Forward, ModelInputs, context_of, run_eagerly
+from engine.forward import Forward, ModelInputs, context_of, in_turn, run_eagerly
 from engine.kv_cache import KVCache, KVCacheSpec
 from engine.model_loader import LoadedModel
 from engine.model_loader.dtypes import kv_cache_dtype
@@ -66,7 +66,7 @@ from engine.sampler import (
     request_seed,
     token_logprobs,
 )
-from engine.trace import Changes, State, Trace
+from engine.trace import Changes, EventLog, State
 
 RANKED_AT_ONCE = 64  # rows of a prompt's logits: their copies stay small
 
@@ -112,7 +112,8 @@ class ModelRunner:
     The weights are shared with every other engine of the process; the pool is its own.
     """
 
-    def __init__(self, model: LoadedModel, config: EngineConfig, trace: Trace):
+    @in_turn
+    def __init__(self, model: LoadedModel, config: EngineConfig, trace: EventLog):
         check_pageable(model.model)
         self.model = model
         self.config = config
@@ -137,6 +138,7 @@ class ModelRunner:
 
     # -- phase prepare --------------------------------------------------------------------------
 
+    @in_turn
     def prepare_inputs(self, output: SchedulerOutput) -> None:
         """Take over the scheduler's decisions and flatten the step's batch."""
         for request_id in output.finished_req_ids + output.preempted_req_ids:
@@ -267,6 +269,7 @@ class ModelRunner:
 
     # -- phase execute --------------------------------------------------------------------------
 
+    @in_turn
     def execute_model(self) -> None:
         """Run the model over the batch; its logits wait for `sample_tokens`."""
         inputs = self._inputs
@@ -334,6 +337,7 @@ class ModelRunner:
 
     # -- phase sample ---------------------------------------------------------------------------
 
+    @in_turn
     def sample_tokens(self) -> ModelRunnerOutput:
         """One token for each request whose known tokens are all computed now."""
         if self._inputs is None:

@@ -36,6 +36,7 @@ OPTIONS = (
     Option("max_num_seqs", "max-num-seqs"),
     Option("enable_prefix_caching", "enable-prefix-caching"),
     Option("enable_chunked_prefill", "enable-chunked-prefill"),
+    Option("async_scheduling", "async-scheduling"),
     Option("dtype", "dtype"),
     Option("long_prefill_token_threshold", "long-prefill-token-threshold", same_default=True),
     Option("scheduling_policy", "scheduling-policy", same_default=True),
@@ -48,8 +49,6 @@ OPTIONS = (
 
 # What this engine does and vLLM would not by itself.
 _ALWAYS = (
-    # A step is scheduled when the tokens of the one before it are known.
-    "--no-async-scheduling",
     # A request that names no temperature gets vLLM's default, not one that comes with the model.
     "--generation-config vllm",
 )
@@ -69,9 +68,6 @@ _ADDRESS = f"{_NO_EFFECT}: HOST= and PORT= say where this server listens"
 _ONE_PROCESS = f"{_NO_EFFECT}: one process on one device runs the whole model"
 _POOL = f"{_NO_EFFECT}: --num-gpu-blocks-override is the size of the pool"
 _WHY = {
-    "async-scheduling": (
-        f"{_NO_EFFECT}: a step is scheduled when the tokens of the one before it are known"
-    ),
     "api-key": f"{_NO_EFFECT}: each tab has a key of its own, which Connect shows",
     "config": "the file is not read; paste what it says as options",
     "gpu-memory-utilization": _POOL,

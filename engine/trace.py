@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -43,7 +43,7 @@ class TraceError(ValueError):
     """A trace file that cannot be read; the message names the line and what is wrong with it."""
 
 
-def error_text(error: Exception) -> str:
+def error_text(error: BaseException) -> str:
     """An exception as the log has it: its type and the first line of what it says."""
     first_line = (str(error).strip().splitlines() or [""])[0][:300]
     return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
@@ -131,6 +131,15 @@ def merge_patch_copying(state: State, changes: Changes, copied: set[int]) -> Non
             state[key] = value
 
 
+class EventLog(Protocol):
+    """What the engine's parts log to: a trace, or a lane of one (`engine/two_lanes.py`)."""
+
+    def event(
+        self, facts: Facts, reason: Reason | None = None, duration_us: float | None = None
+    ) -> None:
+        """Append what just happened."""
+
+
 class Trace:
     """The log of one engine. One thread appends; any thread may read."""
 
@@ -170,14 +179,17 @@ class Trace:
 
     def end_phase(self, changes: Changes) -> None:
         """Append the phase's patch and tell the subscribers that there is something to read."""
-        now = time.perf_counter()
-        duration_us = round((now - self._phase_began) * 1e6, 1)
-        t_us = int((now - self._t0) * 1e6)
-        self.records.append(Patch(self.next_seq, self.step, self.phase, changes, duration_us, t_us))
+        self._append_patch(changes)
         if len(self.records) > self.max_records:
             self._fold_oldest(self.max_records // 4)
         for callback in tuple(self.on_phase_end):
             callback()
+
+    def _append_patch(self, changes: Changes) -> None:
+        now = time.perf_counter()
+        duration_us = round((now - self._phase_began) * 1e6, 1)
+        t_us = int((now - self._t0) * 1e6)
+        self.records.append(Patch(self.next_seq, self.step, self.phase, changes, duration_us, t_us))
 
     def name_document(self, title: str) -> None:
         """From here on the log says that this architecture document is the one beside it."""

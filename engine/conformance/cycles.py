@@ -18,7 +18,6 @@ from engine.outputs import ModelRunnerOutput, SchedulerOutput
 from engine.request import Request
 from engine.state import StateRecorder
 
-MAX_IN_FLIGHT = 2
 # Fields of a line that are left out when empty.
 SPARSE = frozenset(
     ("added", "aborted", "actions", "preempted", "notified_finished", "sampled", "dropped")
@@ -39,6 +38,7 @@ class AsyncConformance(Driver):
     """Drives one workload and describes each call."""
 
     engine = "Glassbox AsyncScheduler"
+    scheduler: AsyncScheduler
 
     def __init__(self, workload: Workload):
         super().__init__(workload)
@@ -84,8 +84,7 @@ class AsyncConformance(Driver):
         if self.scheduler.has_requests():
             batch = self._schedule(number)
             yield self._describe_schedule(number, batch)
-            more = bool(batch.output.scheduled) or self.scheduler.has_requests()
-            if len(self.in_flight) < MAX_IN_FLIGHT and more:  # fill it before waiting
+            if self.scheduler.fills(batch.output, len(self.in_flight)):
                 self._refuse_abort_during(number)
                 return
         if self.in_flight:

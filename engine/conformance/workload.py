@@ -37,7 +37,7 @@ class WorkloadConfig(BaseModel):
 
     def engine_config(self) -> EngineConfig:
         """The same as this engine names it."""
-        values = self.model_dump(exclude={"policy", "async_scheduling"})
+        values = self.model_dump(exclude={"policy"})
         return EngineConfig.parse({**values, "scheduling_policy": self.policy})
 
 

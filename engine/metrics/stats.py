@@ -16,6 +16,7 @@ from typing import Any
 
 from engine.config import EngineConfig
 from engine.events import (
+    EXECUTOR_PHASES,
     Event,
     OutputsReturned,
     Patch,
@@ -186,12 +187,13 @@ class EngineStats:
     def read(self) -> None:
         """Take in what the log got since the last call."""
         start = max(0, self._next_seq - self.trace.header.base_seq)
-        for record in self.trace.records[start:]:
+        news = self.trace.records[start:]
+        for record in news:
             if isinstance(record, Patch):
                 self._patch(record)
             elif (handle := self._on.get(type(record.facts))) is not None:
                 handle(record)
-        self._next_seq = self.trace.next_seq
+        self._next_seq = self.trace.header.base_seq + start + len(news)
 
     def end_step(self) -> None:
         """Count the step whose last phase is under way, without waiting for that phase's patch."""
@@ -253,6 +255,8 @@ class EngineStats:
     # -- patches --------------------------------------------------------------------------------
 
     def _patch(self, patch: Patch) -> None:
+        if patch.phase in EXECUTOR_PHASES:  # nothing of what is counted here changes in them
+            return
         queues = patch.changes.get("queues")
         if queues is not None:
             self.num_running = queues.get("running", {}).get("length", self.num_running)

@@ -29,6 +29,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "scheduling_policy",
         "enable_chunked_prefill",
         "scheduler_reserve_full_isl",
+        "async_scheduling",
     ),
     "Execution": ("dtype", "kv_cache_dtype", "seed", "enforce_eager"),
 }
