@@ -1,22 +1,23 @@
-"""Asynchronous scheduling: an `AsyncScheduler` in the cycle of a core with two batches in flight.
+"""Asynchronous scheduling: the `AsyncEngineCore` that the page drives too, one line a call.
 
-vLLM 0.26.0: `vllm/v1/engine/core.py` (`EngineCore.step_with_batch_queue`). The next batch is
-scheduled before the oldest one's tokens are awaited; one line a call on the scheduler.
+The calls are those on its scheduler. vLLM 0.26.0: `vllm/v1/engine/core.py`
+(`EngineCore.step_with_batch_queue`). A cycle schedules a batch if it can, and awaits the oldest
+one's tokens unless there is room for another.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
-from engine.async_scheduler import AsyncScheduler
+from engine.async_core import AsyncEngineCore, StepInFlight
 from engine.conformance.driver import MAX_STEPS, Driver, Line
+from engine.conformance.steps import FormulaRunner
 from engine.conformance.workload import Workload, WorkloadError
 from engine.events import Event, Phase, TokenDropped
-from engine.outputs import ModelRunnerOutput, SchedulerOutput
 from engine.request import Request
-from engine.state import StateRecorder
+from engine.two_lanes import TwoLaneTrace
 
 # Fields of a line that are left out when empty.
 SPARSE = frozenset(
@@ -26,28 +27,17 @@ SPARSE = frozenset(
 )
 
 
-class Batch(NamedTuple):
-    """A batch in flight. Its tokens are a formula, and so are there at once."""
-
-    number: int
-    output: SchedulerOutput
-    sampled: ModelRunnerOutput
-
-
 class AsyncConformance(Driver):
     """Drives one workload and describes each call."""
 
-    engine = "Glassbox AsyncScheduler"
-    scheduler: AsyncScheduler
+    engine = "Glassbox AsyncEngineCore"
+    trace_type = TwoLaneTrace
+    trace: TwoLaneTrace
 
     def __init__(self, workload: Workload):
         super().__init__(workload)
-        self.scheduler = AsyncScheduler(self.config, self.trace)
-        self.recorder = StateRecorder(self.scheduler, {})
-        state = self.recorder.snapshot()
-        self.trace.header = self.trace.header.model_copy(update={"state": state})
-        self.in_flight: deque[Batch] = deque()  # oldest first
-        self.num_batches = 0
+        self.core = AsyncEngineCore(self.config, FormulaRunner(self.sampler), self.trace)
+        self.scheduler = self.core.scheduler
         self.dropped: Counter[str] = Counter()  # tokens of a request that were not used
         self._described = 0  # records of the log up to the last update
 
@@ -63,7 +53,7 @@ class AsyncConformance(Driver):
                 moved = moved or self._moves(line)
                 last_token = max(cycle, self.last_due) if line.get("sampled") else last_token
             if cycle > self.last_due:
-                if not self.in_flight and not self.scheduler.has_requests():
+                if not self.core.in_flight and not self.scheduler.has_requests():
                     return
                 if not moved or self._is_too_long(cycle - last_token):
                     self._give_up(cycle)
@@ -72,7 +62,7 @@ class AsyncConformance(Driver):
     def _moves(self, line: Line) -> bool:
         """Whether the next cycle may be another than the one that has this line."""
         news = any(line.get(key) for key in ("scheduled", "notified_finished", "preempted"))
-        return news or any(batch.output.scheduled for batch in self.in_flight)
+        return news or any(batch.output.scheduled for batch in self.core.in_flight)
 
     def _is_too_long(self, without_token: int) -> bool:
         """Whether each request could have been computed from its start, a token a cycle."""
@@ -80,41 +70,38 @@ class AsyncConformance(Driver):
 
     def cycle(self, number: int) -> Iterator[Line]:
         """Run one cycle and describe its calls."""
-        yield from self._input(number, "before")
-        if self.scheduler.has_requests():
-            batch = self._schedule(number)
-            yield self._describe_schedule(number, batch)
-            if self.scheduler.fills(batch.output, len(self.in_flight)):
+        added = self._add(number)
+        schedules = self.core.next_phase is Phase.ARRIVE and self.core.has_work()
+        if schedules:
+            self.core.step_phase()  # arrive
+        yield from self._input(number, "before", added)
+        if schedules:
+            self.core.step_phase()  # schedule
+            yield self._describe_schedule(number, self.core.in_flight[-1])
+            if self.core.next_phase is Phase.ARRIVE:
                 self._refuse_abort_during(number)
                 return
-        if self.in_flight:
-            yield from self._input(number, "during")
+        if self.core.in_flight:
+            yield from self._input(number, "during", [])
             yield self._update(number)
 
-    def _input(self, cycle: int, phase: str) -> Iterator[Line]:
-        self.trace.begin_phase(cycle, Phase.COMMAND)
-        begin = phase == "before"
+    def _input(self, cycle: int, phase: str, added: list[str]) -> Iterator[Line]:
         line: Line = {
-            "added": self._add(cycle) if begin else [],
+            "added": added,
             "aborted": self._abort(cycle, phase),
-            "actions": self._act(cycle) if begin else [],
+            "actions": self._act(cycle) if phase == "before" else [],
         }
         if any(line.values()):
-            self.trace.end_phase(self.recorder.take_changes())
             yield self._line("input", cycle, line)
 
     def _submit(self, request: Request) -> None:
-        self.scheduler.add_request(request)
+        self.core.add_request(request)
 
     def _take_back(self, request_id: str) -> list[str]:
-        request = self.scheduler.requests.get(request_id)
-        if request is None:
-            return []
-        self.scheduler.abort_request(request)
-        return [request_id]
+        return self.core.abort_requests([request_id])
 
     def _reset(self, reset_running_requests: bool) -> bool:
-        return self.scheduler.reset_prefix_cache(reset_running_requests)
+        return self.core.reset_prefix_cache(reset_running_requests)
 
     def _refuse_abort_during(self, cycle: int) -> None:
         for index, spec in enumerate(self.workload.requests):
@@ -124,44 +111,22 @@ class AsyncConformance(Driver):
     def _refuse(self, message: str) -> NoReturn:
         raise WorkloadError(f"{self.workload.name}: {message}")
 
-    def _schedule(self, cycle: int) -> Batch:
-        self.trace.begin_phase(cycle, Phase.SCHEDULE)
-        output = self.scheduler.schedule()
-        self.trace.end_phase(self.recorder.take_changes())
-        batch = Batch(self.num_batches, output, self._sample(output))
-        self.num_batches += 1
-        self.in_flight.append(batch)
-        return batch
-
-    def _sample(self, output: SchedulerOutput) -> ModelRunnerOutput:
-        """A token for each request that is not in mid-prefill, and so has a placeholder now."""
-        tokens: dict[str, tuple[int, ...]] = {}
-        for entry in output.scheduled:
-            key, request = entry.request_id, self.requests[entry.request_id]
-            if request.num_output_placeholders:
-                number = request.num_output_tokens + request.num_output_placeholders
-                tokens[key] = (self.sampler.token(key, number),)
-        return ModelRunnerOutput(tokens)
-
     def _update(self, cycle: int) -> Line:
-        batch = self.in_flight.popleft()
-        before = len(self.trace.records)
-        self.trace.begin_phase(cycle, Phase.UPDATE)
-        self.scheduler.update_from_output(batch.output, batch.sampled)
-        self.trace.end_phase(self.recorder.take_changes())
+        batch, before = self.core.in_flight[0], len(self.trace.records)
+        self.core.step()
         return self._describe_update(cycle, batch, before)
 
     # -- describing -----------------------------------------------------------------------------
 
-    def _describe_schedule(self, cycle: int, batch: Batch) -> Line:
-        line = {"batch": batch.number, **self._describe_batch(batch.output)}
+    def _describe_schedule(self, cycle: int, batch: StepInFlight) -> Line:
+        line = {"batch": batch.index, **self._describe_batch(batch.output)}
         return self._line("schedule", cycle, line)
 
-    def _describe_update(self, cycle: int, batch: Batch, before: int) -> Line:
+    def _describe_update(self, cycle: int, batch: StepInFlight, before: int) -> Line:
         sampled = batch.sampled.sampled_token_ids
         events = self._events_since(before)
         line: Line = {
-            "batch": batch.number,
+            "batch": batch.index,
             "sampled": {key: token for key, (token,) in sampled.items()},
             "dropped": self._describe_dropped(list(sampled), events),
             "finished": self._describe_finished(events),
@@ -194,7 +159,7 @@ class AsyncConformance(Driver):
             **self._describe_queues(),
             "placeholders": {key: count for key, count in placeholders.items() if count},
             "discard": {key: count for key, count in discard.items() if count},
-            "in_flight": [batch.number for batch in self.in_flight],
+            "in_flight": [batch.index for batch in self.core.in_flight],
             **self._describe_pool(),
         }
         return {key: value for key, value in line.items() if value or key not in SPARSE}

@@ -37,13 +37,14 @@ class Driver(ABC):
     """One workload with a scheduler of its own, whose log it reads."""
 
     engine: ClassVar[str]  # as the trace's first line names it
+    trace_type: ClassVar[type[Trace]] = Trace
     scheduler: Scheduler
 
     def __init__(self, workload: Workload):
         self.workload = workload
         self.config = workload.config.engine_config()
         self.requests: dict[str, Request] = {}
-        self.trace = Trace(
+        self.trace = self.trace_type(
             TraceHeader(
                 schema_version=SCHEMA_VERSION,
                 trace_id=workload.name,

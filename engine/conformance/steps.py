@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from engine.conformance.driver import MAX_STEPS, Driver, Line
 from engine.conformance.workload import Sampler, Workload, WorkloadError
-from engine.core import EngineCore
+from engine.core import NO_STEP, EngineCore
 from engine.events import Phase
 from engine.outputs import ModelRunnerOutput, SchedulerOutput
 from engine.request import Request
@@ -19,29 +20,47 @@ SPARSE = frozenset(
 )
 
 
-class FormulaRunner:
-    """A runner without a model: its tokens come from the sampler's formula."""
+@dataclass(slots=True)
+class Known:
+    """How many tokens the runner knows of a request."""
 
-    def __init__(self, sampler: Sampler, requests: dict[str, Request]):
+    num_tokens: int
+    num_prompt_tokens: int
+
+
+class FormulaRunner:
+    """A runner without a model: its tokens come from the sampler's formula.
+
+    Like the real one it knows what it was told and what it sampled itself, which may be ahead of
+    what the scheduler has heard.
+    """
+
+    def __init__(self, sampler: Sampler):
         self.sampler = sampler
-        self.requests = requests
-        self.output: SchedulerOutput | None = None
+        self.known: dict[str, Known] = {}
+        self.output = NO_STEP
 
     def prepare_inputs(self, output: SchedulerOutput) -> None:
-        """Remember whose turn it is."""
+        """Take over who is new or resumed; remember whose turn it is."""
         self.output = output
+        for request_id in output.finished_req_ids + output.preempted_req_ids:
+            self.known.pop(request_id, None)
+        for entry in output.scheduled:
+            if (data := entry.data) is not None:
+                known = Known(len(data.all_token_ids), data.num_prompt_tokens)
+                self.known[entry.request_id] = known
 
     def execute_model(self) -> None:
         """There is no model."""
 
     def sample_tokens(self) -> ModelRunnerOutput:
         """A token for each request all of whose known tokens are computed after this step."""
-        assert self.output is not None
         tokens: dict[str, tuple[int, ...]] = {}
         for entry in self.output.scheduled:
-            request = self.requests[entry.request_id]
-            if entry.num_computed_tokens + entry.num_tokens == request.num_tokens:
-                number = request.num_output_tokens + 1
+            known = self.known[entry.request_id]
+            if entry.num_computed_tokens + entry.num_tokens == known.num_tokens:
+                known.num_tokens += 1
+                number = known.num_tokens - known.num_prompt_tokens
                 tokens[entry.request_id] = (self.sampler.token(entry.request_id, number),)
         return ModelRunnerOutput(tokens)
 
@@ -64,7 +83,7 @@ class Conformance(Driver):
 
     def __init__(self, workload: Workload):
         super().__init__(workload)
-        runner = FormulaRunner(self.sampler, self.requests)
+        runner = FormulaRunner(self.sampler)
         self.core = EngineCore(self.config, runner, self.trace)
         self.scheduler = self.core.scheduler
 

@@ -54,7 +54,7 @@ def events(driver: AsyncConformance, kind: type[Any]) -> list[tuple[Any, Reason 
 
 
 def watch(driver: AsyncConformance) -> None:
-    Watch(driver.trace, driver.scheduler, driver.recorder.snapshot)
+    Watch(driver.trace, driver.scheduler, driver.core.state)
 
 
 # --- the rules ---------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def test_a_token_in_flight_has_a_placeholder() -> None:
     assert request.num_output_placeholders == 1
     lines = list(driver.cycle(1))
     assert [line["placeholders"] for line in lines] == [{"a": 2}, {"a": 1}]
-    assert driver.recorder.snapshot()["requests"]["a"]["num_output_placeholders"] == 1
+    assert driver.core.state()["requests"]["a"]["num_output_placeholders"] == 1
     assert request.num_computed_tokens == 4  # one of them not known yet
     batches = [facts for facts, _ in events(driver, BatchScheduled)]
     assert [(batch.prefill_tokens, batch.decode_tokens) for batch in batches] == [(3, 0), (0, 1)]
@@ -121,7 +121,7 @@ def test_a_reset_makes_tokens_in_flight_void() -> None:
     lines = driver.steps()
     reset = next(line for line in lines if "actions" in line)
     assert reset["discard"] == {"a": 1} and "placeholders" not in reset
-    assert driver.recorder.snapshot()["requests"]["a"]["async_tokens_to_discard"] == 1
+    assert driver.core.state()["requests"]["a"]["async_tokens_to_discard"] == 1
     list(lines)
     token = driver.sampler.token("a", 2)
     assert events(driver, TokenDropped) == [(TokenDropped("a", token), ResetRequested())]
