@@ -31,6 +31,7 @@ from engine.events import (
     Reason,
     Record,
 )
+from engine.why import Why, why
 
 SCHEMA_VERSION = 3
 MAX_RECORDS = 100_000  # beyond it the oldest are folded into the base state
@@ -238,6 +239,10 @@ class Trace:
             lost = seq + 1 < base
             header = self.header if seq < 0 or lost else None
             return header, self.records[start : start + limit]
+
+    def why(self, request: str, step: int) -> list[Why]:
+        """All decisions of a step about a request, each with its reason (`engine/why.py`)."""
+        return why(self, request, step)
 
     # -- files ----------------------------------------------------------------------------------
 
