@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 from engine.block_pool import KVCacheBlock, short_hash
+from engine.contiguous import Contiguous
 from engine.linked_queue import LinkedQueue
 from engine.request import Request, RequestStatus
 from engine.scheduler import Scheduler
@@ -35,6 +36,7 @@ STANDING_FIELDS = (
     "finish_reason",
     "stop_reason",
 )
+STATUS = STANDING_FIELDS.index("status")
 
 
 class Told:
@@ -67,6 +69,8 @@ class StateRecorder:
         self.pool = self.manager.block_pool
         self.finished: dict[str, Request] = {}  # the latest ones, oldest first
         self.forgotten: list[str] = []  # finished ones that the latest changes took out
+        self.contiguous = Contiguous(scheduler.config)
+        self._moved: list[Request] = []  # new, or of another status than the log has
         # As the log has them; the header's state is where it begins.
         self._blocks = [block_values(block) for block in self.pool.blocks]
         self._requests: dict[str, Told] = {}
@@ -84,6 +88,7 @@ class StateRecorder:
                 name: named(QUEUE_FIELDS, values) for name, values in self._queue_values().items()
             },
             "counters": vars(self.scheduler.counters).copy(),
+            "contiguous": self.contiguous.snapshot(),
         }
 
     def _whole_request(self, request: Request) -> Changes:
@@ -117,6 +122,7 @@ class StateRecorder:
             "requests": self._request_changes(),
             "queues": self._queue_changes() if moved else {},
             "counters": self._counter_changes(),
+            "contiguous": self._contiguous_changes(),
         }
         return {name: changes for name, changes in parts.items() if changes}
 
@@ -152,6 +158,7 @@ class StateRecorder:
         told = self._requests.get(request.request_id)
         if told is None:
             told = self._requests[request.request_id] = Told(request, standing)
+            self._moved.append(request)
             return {
                 **request_constants(request),
                 "num_tokens": told.num_tokens,
@@ -159,6 +166,8 @@ class StateRecorder:
                 **named(STANDING_FIELDS, standing),
             }
         before, told.standing = told.standing, standing
+        if standing[STATUS] is not before[STATUS]:
+            self._moved.append(request)
         return {} if standing == before else difference(STANDING_FIELDS, before, standing)
 
     def _add_progress(self, request: Request, record: Changes) -> None:
@@ -184,6 +193,13 @@ class StateRecorder:
             del self.finished[key]
             del self._requests[key]
             changes[key] = None
+
+    def _contiguous_changes(self) -> Changes:
+        if not self._moved:
+            return {}
+        changes = self.contiguous.follow(self._moved)
+        self._moved.clear()
+        return changes
 
     def _queue_changes(self) -> Changes:
         before, self._queues = self._queues, self._queue_values()

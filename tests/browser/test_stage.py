@@ -756,7 +756,7 @@ def cursor(page: Page) -> int:
         ),
         (
             lambda lines: [lines[0].replace('"schema_version":3', '"schema_version":9')],
-            "line 1: schema version 9; this page reads 2",
+            "line 1: schema version 9; this page reads 3",
         ),
     ],
 )
