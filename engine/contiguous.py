@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from engine.config import EngineConfig
 from engine.request import Request, RequestStatus
@@ -69,13 +68,6 @@ class Arena:
             lengths.insert(i, length)
 
 
-class Piece(NamedTuple):
-    """What a request has of an arena."""
-
-    length: int
-    start: int | None  # None: it does not run, or stands in line
-
-
 class ContiguousWay:
     """One way to reserve: its arena, the pieces of unfinished requests, and who stands in line.
 
@@ -84,13 +76,14 @@ class ContiguousWay:
 
     def __init__(self, slots: int):
         self.arena = Arena(slots)
-        self.pieces: dict[str, Piece] = {}
+        self.lengths: dict[str, int] = {}  # of all unfinished requests
+        self.starts: dict[str, int] = {}  # of those that have their piece
         self.line: dict[str, None] = {}
         self.changes: Changes = {}
 
     def arrive(self, key: str, length: int) -> None:
         """A request is known, and so is what it will ask for."""
-        self.pieces[key] = Piece(length, None)
+        self.lengths[key] = length
         self.changes[key] = {"length": length}
 
     def admit(self, key: str) -> None:
@@ -100,27 +93,25 @@ class ContiguousWay:
     def leave(self, key: str) -> None:
         """It does not run any more."""
         self.line.pop(key, None)
-        length, start = self.pieces[key]
+        start = self.starts.pop(key, None)
         if start is not None:
-            self.arena.give_back(start, length)
-            self.pieces[key] = Piece(length, None)
+            self.arena.give_back(start, self.lengths[key])
             self.changes[key] = {"start": None}
 
     def end(self, key: str) -> None:
         """It has ended, and left."""
-        del self.pieces[key]
+        del self.lengths[key]
         self.changes[key] = None
 
     def settle(self) -> None:
         """Give pieces to those in line, in order, up to the first that finds no gap."""
         while self.line:
             key = next(iter(self.line))
-            length = self.pieces[key].length
-            start = self.arena.take(length)
+            start = self.arena.take(self.lengths[key])
             if start is None:
                 return
             del self.line[key]
-            self.pieces[key] = Piece(length, start)
+            self.starts[key] = start
             self.changes.setdefault(key, {})["start"] = start
 
     def take_changes(self) -> Changes:
@@ -130,10 +121,10 @@ class ContiguousWay:
 
     def snapshot(self) -> State:
         """All pieces."""
-        return {
-            key: {"length": piece.length, **({} if piece.start is None else {"start": piece.start})}
-            for key, piece in self.pieces.items()
-        }
+        pieces: State = {key: {"length": length} for key, length in self.lengths.items()}
+        for key, start in self.starts.items():
+            pieces[key]["start"] = start
+        return pieces
 
 
 class Contiguous:
