@@ -81,6 +81,7 @@ function stateOf(blocks) {
     requests: mapOf(anyKey, shape({ ...REQUEST, block_table: mapOf(index, block) })),
     queues: shape({ free: queue(block), waiting: queue(text), running: queue(text) }),
     counters: mapOf(anyKey, number),
+    contiguous: mapOf(anyKey, mapOf(anyKey, shape({ length: whole(0), start: whole(0) }))),
     engine: shape({ mode: text, rate: number, step: whole(0), next_phase: text }),
   });
 }

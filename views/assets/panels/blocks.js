@@ -1,14 +1,15 @@
 // @ts-check
 /** Virtual KV-cache allocation: a request's logical blocks beside the physical pool. */
 import { USED_HOW } from "../core/pool.js";
-import { el, reconcile } from "../page/dom.js";
+import { el, reconcile, setAttribute } from "../page/dom.js";
 import { setTruth, truth } from "../page/truth.js";
 import { requestColour } from "../words/colours.js";
 import { eventPhrase } from "../words/events.js";
 import { count, percent, plural, ranges } from "../words/format.js";
-import { USED, blockFacts, model, waste } from "./blocks_model.js";
+import { USED, blockFacts, model, sentence, waste } from "./blocks_model.js";
 import { PoolPlane } from "./blocks_pool.js";
 import { LogicalTable } from "./blocks_table.js";
+import { WaysView } from "./blocks_ways.js";
 import { OUTLINES, factRows } from "./blocks_words.js";
 import { Plane } from "./canvas.js";
 import { momentKey } from "./cursor.js";
@@ -22,6 +23,9 @@ const WASTE_HOW =
   "(blocks × block_size − tokens) / (blocks × block_size); tokens with KV, or scheduled in this " +
   "step; shared blocks count once";
 
+/** Whether the old ways are on show: of the page, so that it outlasts a change of the view. */
+let beside = false;
+
 class BlocksPanel {
   /** @param {HTMLElement} root @param {Store} store */
   constructor(root, store) {
@@ -30,7 +34,16 @@ class BlocksPanel {
     this.element = el("div", { class: "gbp gbp-blocks" });
     this.pool = new PoolPlane(store, this.element);
     this.table = new LogicalTable(store);
+    this.ways = new WaysView(store, this.element);
     this.stats = el("dl", { class: "gbp-stats" });
+    this.choices = [false, true].map((ways) =>
+      el("button", {
+        type: "button",
+        class: "gbp-choice",
+        text: ways ? "Beside the old ways" : "Blocks",
+        onclick: () => this.choose(ways),
+      }),
+    );
     this.touches = el("ul", { class: "gbp-touches" });
     this.queue = el("ol", { class: "gbp-queue" });
     this.queueSize = el("span");
@@ -70,9 +83,16 @@ class BlocksPanel {
     );
     this.element.append(
       this.sentence.element,
-      this.stats,
+      el(
+        "div",
+        { class: "gbp-blockshead" },
+        this.stats,
+        this.ways.sentence,
+        el("div", { class: "gbp-choices", role: "group", "aria-label": "Show" }, ...this.choices),
+      ),
       this.columns,
       this.below,
+      this.ways.element,
       this.twin.element,
     );
     root.append(this.element);
@@ -80,7 +100,7 @@ class BlocksPanel {
     this.redraw = redrawOnChange(
       this.element,
       (force) => this.update(force),
-      [this.poolside],
+      [this.poolside, this.ways.gauge],
       [this.columns],
     );
     this.pool.redraw = () => this.drawPool();
@@ -94,6 +114,23 @@ class BlocksPanel {
       this.point(/** @type {Element} */ (event.target)),
     );
     this.table.body.addEventListener("mouseleave", () => this.point(null));
+    this.show();
+  }
+
+  /** @param {boolean} ways */
+  choose(ways) {
+    beside = ways;
+    this.show();
+    this.update(true);
+  }
+
+  /** Either the blocks, or what the same requests would take the old ways. */
+  show() {
+    for (const element of [this.stats, this.columns, this.below]) element.hidden = beside;
+    this.ways.sentence.hidden = this.ways.element.hidden = !beside;
+    this.choices.forEach((choice, i) =>
+      setAttribute(choice, "aria-pressed", String(beside === (i === 1))),
+    );
   }
 
   update(force = false) {
@@ -102,8 +139,13 @@ class BlocksPanel {
     const key = `${momentKey(store)} ${request} ${block}`;
     if (!force && key === this.key) return;
     this.key = key;
-    this.data = model(store);
     const colours = this.redraw.colours.get();
+    if (beside) {
+      this.sentence.update(sentence(store));
+      this.ways.update(colours, this.redraw.size(this.ways.gauge).width);
+      return;
+    }
+    this.data = model(store);
     // Canvases first: a font set on a canvas makes the browser work through changed elements.
     this.drawPool();
     this.sentence.update(this.data.sentence);
