@@ -568,15 +568,12 @@ def test_the_claim_stands_beside_what_the_paper_measured(page: Page) -> None:
 def test_the_old_ways_fit_and_axe_finds_no_fault(
     open_page: Callable[..., Page], theme: str, width: int
 ) -> None:
-    from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
-
     page = open_page(theme, width)
     beside(page, *short_of_memory())
     page.locator(".gbp-paper summary").click()
     fits = "width => document.documentElement.scrollWidth <= width"
     page.wait_for_function(fits, arg=width, timeout=5_000)
-    results = Axe().run(page, context="#host", options={"runOnly": ["wcag2a", "wcag2aa"]})
-    assert results.violations_count == 0, results.generate_report()
+    check_accessibility(page)
 
 
 def test_free_queue_is_in_the_engines_order(page: Page) -> None:
@@ -1403,18 +1400,22 @@ def test_a_patch_of_the_state_alone_never_moves_an_outline(page: Page) -> None:
         )
 
 
+def check_accessibility(page: Page) -> None:
+    from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+
+    # The page's own frame (its landmarks, its title's level) is the workspace's.
+    results = Axe().run(page, context="#host", options={"runOnly": ["wcag2a", "wcag2aa"]})
+    assert len(results.response["passes"]) > 5  # it has looked into the shadow root
+    assert results.violations_count == 0, results.generate_report()
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("panel", PANELS)
 def test_axe_finds_no_fault(
     open_page: Callable[..., Page], tiny_model: LoadedModel, panel: str, theme: str
 ) -> None:
-    from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
-
     page = open_page(theme)
     show(page, panel, model_trace(tiny_model), 150)
     page.evaluate("harness.store.select({ block: 3, request: 'r1' })")
     page.wait_for_function("() => harness.box.querySelectorAll('.gb-sr tbody tr').length > 0")
-    # The page's own frame (its landmarks, its title's level) is the workspace's.
-    results = Axe().run(page, context="#host", options={"runOnly": ["wcag2a", "wcag2aa"]})
-    assert len(results.response["passes"]) > 5  # it has looked into the shadow root
-    assert results.violations_count == 0, results.generate_report()
+    check_accessibility(page)
