@@ -445,12 +445,12 @@ class RequestScheduled(NamedTuple):
 class RequestPassedOver(NamedTuple):
     """A running request got nothing in this step.
 
-    Those behind it still may where the reason is its own length; where it is the budget or a
-    preemption, the `behind` requests that run after it get nothing either.
+    Where the reason is its own length it is the only one. Where it is the budget or a preemption,
+    all that run after it get nothing either.
     """
 
     request: str
-    behind: int
+    behind: int  # how many get nothing after it for the same reason
 
 
 @at("scheduler")

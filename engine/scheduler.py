@@ -163,11 +163,11 @@ class Scheduler:
         request = self.running.head
         while request is not None:
             if self._budget == 0:
-                self._pass_over(request, BudgetSpent(self.config.max_num_batched_tokens))
+                self._pass_over_all(request, BudgetSpent(self.config.max_num_batched_tokens))
                 return
             num_tokens, reason = self._share(request, request.num_computed_tokens)
             if num_tokens == 0:
-                self._pass_over(request, reason)
+                self.trace.event(RequestPassedOver(request.request_id, 0), reason)
             else:
                 new_blocks = self._allocate_or_preempt(request, num_tokens)
                 if new_blocks is None:  # it was the victim itself
@@ -201,7 +201,7 @@ class Scheduler:
             self._preempted += 1
             if victim is request:
                 if following is not None:
-                    self._pass_over(following, PreemptedThisStep(self._preempted))
+                    self._pass_over_all(following, PreemptedThisStep(self._preempted))
                 return None
 
     def _choose_victim(self) -> tuple[Request, Reason]:
@@ -339,7 +339,8 @@ class Scheduler:
             reason,
         )
 
-    def _pass_over(self, request: Request, reason: Reason) -> None:
+    def _pass_over_all(self, request: Request, reason: Reason) -> None:
+        """From `request` on nobody gets anything; once a step at most."""
         behind, other = 0, request.next
         while other is not None:
             behind, other = behind + 1, other.next

@@ -162,15 +162,12 @@ export function causeWords(f) {
   return ` for ${f.by}, which ${shortage}`;
 }
 
-const OWN_LENGTH = new Set(["model_length_reached", "last_token_in_flight"]);
-
 /**
  * A request's own length stops only itself; a spent budget stops those behind it too.
  * @param {any} f @param {Reason | undefined} reason
  */
 export function passedOverWords(f, reason) {
-  const alone = !f.behind || OWN_LENGTH.has(reason?.code ?? "");
-  const who = alone ? `${f.request} gets` : `${f.request} and the ${f.behind} behind it get`;
+  const who = f.behind ? `${f.request} and the ${f.behind} behind it get` : `${f.request} gets`;
   return `${who} nothing in this step${colon(reason)}`;
 }
 
