@@ -110,19 +110,20 @@ class KVCacheManager:
         held = len(self.req_to_blocks.get(request.request_id, ())) + len(hits)
         num_tokens = request.num_computed_tokens + len(hits) * self.block_size + num_new_tokens
         needs = -(-num_tokens // self.block_size) - held
-        most = max(needs, -(-reserve // self.block_size) - held)
-        if hits:  # those that nobody holds stand in the free queue: taking them makes it shorter
-            most += sum(block.ref_cnt == 0 for block in hits)
-        free = self.block_pool.get_num_free_blocks()
-        if most + watermark_blocks > free:
-            shortage = DoesNotFit(most, free, watermark_blocks)
-            self.trace.event(AllocationFailed(request.request_id), shortage)
-            return shortage
-        if hits:
-            self._take_hits(request, hits)
         new_blocks: list[KVCacheBlock] = []
-        if needs > 0:
-            new_blocks = self._take_new(request, needs, Fits(most, free, watermark_blocks))
+        if needs > 0 or reserve:
+            most = max(needs, -(-reserve // self.block_size) - held)
+            # Hits that nobody holds stand in the free queue: taking them makes it shorter.
+            most += sum(block.ref_cnt == 0 for block in hits)
+            free = self.block_pool.get_num_free_blocks()
+            if most + watermark_blocks > free:
+                shortage = DoesNotFit(most, free, watermark_blocks)
+                self.trace.event(AllocationFailed(request.request_id), shortage)
+                return shortage
+            if hits:
+                self._take_hits(request, hits)
+            if needs > 0:
+                new_blocks = self._take_new(request, needs, Fits(most, free, watermark_blocks))
         if self.enable_caching:
             self.cache_blocks(request, min(num_tokens, request.num_tokens))
         return new_blocks

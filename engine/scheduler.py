@@ -7,7 +7,7 @@ wants (known tokens - computed tokens), which for a decode is one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.block_pool import KVCacheBlock, block_ids
@@ -56,6 +56,8 @@ from engine.outputs import (
 from engine.request import FinishReason, Request, RequestStatus
 from engine.trace import Trace
 
+ONE_TOKEN = WholeRequest(1)  # what a decode is given, as most are
+
 
 @dataclass
 class Counters:
@@ -90,7 +92,7 @@ class Scheduler:
         self.counters = Counters()
         # Of the step being scheduled:
         self._budget = 0
-        self._scheduled: dict[str, ScheduledRequest] = {}
+        self._scheduled: dict[Request, ScheduledRequest] = {}
         self._preempted = 0
 
     # -- requests come and go -------------------------------------------------------------------
@@ -179,9 +181,10 @@ class Scheduler:
         """How many tokens a request gets now, and what limits them."""
         wanted = request.num_tokens + request.num_output_placeholders - num_computed
         threshold = self.config.long_prefill_token_threshold or wanted
-        share = min(wanted, threshold, self._budget, self.max_model_len - 1 - num_computed)
-        if share == wanted:
-            return share, WholeRequest(wanted)
+        room = self.max_model_len - 1 - num_computed
+        if wanted <= self._budget and wanted <= threshold and wanted <= room:
+            return wanted, ONE_TOKEN if wanted == 1 else WholeRequest(wanted)
+        share = min(threshold, self._budget, room)
         if share == threshold:
             return share, LongPrefillThreshold(wanted, threshold)
         if share == self._budget:
@@ -218,7 +221,7 @@ class Scheduler:
         So does the content of the blocks that these tokens would have filled: nobody will
         compute it. (vLLM 0.26.0 leaves it in the cache, a defect.)
         """
-        given = self._scheduled.pop(victim.request_id, None)
+        given = self._scheduled.pop(victim, None)
         if given is not None:
             self._budget += given.num_tokens
             self.kv_cache_manager.uncache_blocks(victim, given.num_computed_tokens)
@@ -279,7 +282,10 @@ class Scheduler:
         request.num_computed_tokens = request.hit_tokens = hit_tokens
         if kind == "new":
             self.counters.prompt_tokens += request.num_prompt_tokens
-        self._give(request, kind, num_tokens, new_blocks, reason, hits)
+        data = NewRequestData(
+            tuple(request.all_token_ids), request.num_prompt_tokens, request.sampling_params
+        )
+        self._give(request, kind, num_tokens, new_blocks, reason, block_ids(hits), data)
         return None
 
     def _look_up(self, request: Request) -> list[KVCacheBlock]:
@@ -309,33 +315,17 @@ class Scheduler:
         num_tokens: int,
         new_blocks: list[KVCacheBlock],
         reason: Reason,
-        hits: Sequence[KVCacheBlock] = (),
+        hit_block_ids: tuple[int, ...] = (),
+        data: NewRequestData | None = None,
     ) -> None:
         """Write down a request's share of the step."""
         self._budget -= num_tokens
-        data = None
-        if kind != "running":
-            data = NewRequestData(
-                tuple(request.all_token_ids), request.num_prompt_tokens, request.sampling_params
-            )
-        self._scheduled[request.request_id] = ScheduledRequest(
-            request.request_id,
-            kind,
-            num_tokens,
-            request.num_computed_tokens,
-            block_ids(new_blocks),
-            block_ids(hits),
-            data,
+        key, computed = request.request_id, request.num_computed_tokens
+        self._scheduled[request] = ScheduledRequest(
+            key, kind, num_tokens, computed, block_ids(new_blocks), hit_block_ids, data
         )
         self.trace.event(
-            RequestScheduled(
-                request.request_id,
-                kind,
-                num_tokens,
-                request.num_computed_tokens,
-                request.num_tokens,
-                self._budget,
-            ),
+            RequestScheduled(key, kind, num_tokens, computed, request.num_tokens, self._budget),
             reason,
         )
 
@@ -349,8 +339,7 @@ class Scheduler:
     def _close_step(self) -> SchedulerOutput:
         """The step's decisions as the runner gets them; from here on its tokens count as done."""
         decode_tokens = 0
-        for entry in self._scheduled.values():
-            request = self.requests[entry.request_id]
+        for request, entry in self._scheduled.items():
             decode_tokens += is_decode(request)
             request.num_computed_tokens += entry.num_tokens
             self.progressed[request] = None
@@ -410,12 +399,14 @@ class Scheduler:
         outputs = []
         sampled_token_ids = sampled.sampled_token_ids
         for entry in output.scheduled:
-            tokens = sampled_token_ids.get(entry.request_id, ())
+            tokens = sampled_token_ids.get(entry.request_id)
+            if not tokens:  # a part of a prompt
+                continue
             request = self.requests.get(entry.request_id)
             if request is None:  # aborted while its step ran
                 for token in tokens:
                     self.trace.event(TokenDropped(entry.request_id, token))
-            elif tokens:
+            else:
                 outputs.append(self._append_tokens(request, tokens, sampled))
         finished = sum(item.finish_reason is not None for item in outputs)
         self.trace.event(OutputsReturned(len(outputs), finished))
@@ -456,7 +447,7 @@ class Scheduler:
         defect, the request would hold its seat for ever.)
         """
         params = request.sampling_params
-        num_output_tokens = request.num_output_tokens
+        num_output_tokens = request.num_tokens - request.num_prompt_tokens
         too_long = request.num_tokens >= self.max_model_len
         if num_output_tokens >= params.min_tokens:
             if token in request.eos_token_ids and not params.ignore_eos:

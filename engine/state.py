@@ -238,6 +238,8 @@ def named(fields: Sequence[str], values: Values) -> Changes:
 
 def indexed(values: Sequence[int], start: int = 0) -> Changes:
     """A list as a JSON object by index, so that one element can change by itself."""
+    if len(values) == 1:  # most often
+        return {str(start): values[0]}
     return {str(index): value for index, value in enumerate(values, start)}
 
 
