@@ -31,10 +31,10 @@ from benchmarks.scheduler import (
     PROMPT_TOKENS,
     PROMPTS,
     Modelless,
-    settle,
     some_prompts,
 )
 from engine.events import Phase
+from engine.garbage import keep_what_is_here
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = ("num_gpu_blocks", "max_num_batched_tokens", "max_num_seqs", "max_model_len")
@@ -100,7 +100,7 @@ class Ours:
 
     def settle(self) -> None:
         """As the server does."""
-        settle()
+        keep_what_is_here()
 
 
 class Theirs:

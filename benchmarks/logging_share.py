@@ -5,12 +5,11 @@ README.md, "logging_share", says what counts as logging.
 
 from __future__ import annotations
 
-import gc
-
 from benchmarks.engines import Decoding, UnloggedDecoding
 from benchmarks.harness.effort import Effort
 from benchmarks.harness.figures import Figure, Goal, at_most, figure
 from benchmarks.harness.pairs import by_turns
+from engine.garbage import keep_what_is_here
 from engine.model_loader import load_model
 from engine.model_loader.fetch import DEFAULT_MODEL
 from engine.model_loader.tiny import TINY_MODEL
@@ -33,8 +32,7 @@ def log_cost(name: str, called: str, count: int, goal: Goal | None) -> list[Figu
     model = load_model(name)
     with_log = Decoding(model, BATCH, count)
     without = UnloggedDecoding(model, BATCH, count)
-    gc.collect()
-    gc.freeze()  # as the server does
+    keep_what_is_here()  # as the server does
     pairs = by_turns(with_log.step, without.step, count)
     return [
         figure(f"{called}, step with log", "ms", [a.wall for a, _ in pairs]),

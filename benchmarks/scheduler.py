@@ -5,7 +5,6 @@ README.md, "scheduler", says what each figure is.
 
 from __future__ import annotations
 
-import gc
 import time
 from functools import partial
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from benchmarks.harness.figures import Figure, at_most, figure
 from benchmarks.harness.pairs import by_turns
 from engine.config import EngineConfig, SamplingParams
 from engine.core import EngineCore
+from engine.garbage import keep_what_is_here
 from engine.outputs import ModelRunnerOutput, SchedulerOutput
 from engine.request import Request
 from engine.trace import SCHEMA_VERSION, Changes, State, Trace, TraceHeader
@@ -161,7 +161,7 @@ def decode(batch: int, count: int) -> list[Figure]:
     both = WithAndWithout.of(LARGE_POOL)
     for engine in both:
         engine.decode(batch, 64, 64 + count, steps=4)
-    settle()
+    keep_what_is_here()
     pairs = by_turns(both.logged.step, both.silent.step, count)
     figures = log_figures(f"{batch} running", pairs)
     if batch == max(BATCHES):
@@ -181,7 +181,7 @@ def admission(count: int) -> list[Figure]:
     ):
         for engine in both:
             admit(engine)  # fills the cache
-        settle()
+        keep_what_is_here()
         pairs = by_turns(partial(admit, both.logged), partial(admit, both.silent), count)
         figures += log_figures(name, pairs)
     return figures
@@ -193,7 +193,7 @@ def pressure(count: int) -> list[Figure]:
     for engine in both:
         for _ in range(PRESSURE_WARM_STEPS):
             engine.step_under_pressure()
-    settle()
+    keep_what_is_here()
     logged, silent = both.logged.step_under_pressure, both.silent.step_under_pressure
     return log_figures("pressure", by_turns(logged, silent, count))
 
@@ -203,7 +203,7 @@ def growth(count: int) -> Figure:
     many, few = Modelless(LARGE_POOL), Modelless(LARGE_POOL)
     many.decode(256, 64, 64 + count, steps=4)
     few.decode(32, 64, 64 + count, steps=4)
-    settle()
+    keep_what_is_here()
     pairs = by_turns(many.step, few.step, count)
     samples = [(a / 256) / (b / 32) for a, b in pairs]
     return figure("cost a request, 256 running / 32", "x", samples, GOAL)
@@ -214,7 +214,7 @@ def pool_size(count: int) -> Figure:
     large, small = Modelless(LARGE_POOL), Modelless(SMALL_POOL)
     for engine in (large, small):
         engine.decode(SMALL_BATCH, 64, 64 + count, steps=4)
-    settle()
+    keep_what_is_here()
     pairs = by_turns(large.step, small.step, count)
     return figure("pool of 65,536 blocks / 64", "x", [a / b for a, b in pairs], GOAL)
 
@@ -230,12 +230,6 @@ def log_figures(name: str, pairs: list[tuple[float, float]]) -> list[Figure]:
 def some_prompts(first: int, count: int, num_tokens: int) -> list[list[int]]:
     """Prompts that differ from their first token on; the `first` names the others."""
     return [[1_000 + first + number, *range(num_tokens - 1)] for number in range(count)]
-
-
-def settle() -> None:
-    """What was made so far is no garbage to look for, as in the server."""
-    gc.collect()
-    gc.freeze()
 
 
 def trace_header(config: EngineConfig) -> TraceHeader:

@@ -6,13 +6,13 @@ No box of the map. vLLM 0.26.0 loads its model before it serves
 
 from __future__ import annotations
 
-import gc
 import logging
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.async_llm import EngineError
+from engine.garbage import keep_what_is_here
 from engine.model_loader.fetch import ModelError, Progress
 
 if TYPE_CHECKING:
@@ -85,8 +85,7 @@ class BackgroundModel:
             )
             self.status = ModelStatus("failed", 0, 0, "", what)
         else:
-            gc.collect()
-            gc.freeze()  # hundreds of thousands of objects that no collection needs to visit again
+            keep_what_is_here()
             self._model = model
             self.status = ModelStatus("ready", 1, 1, "", f"{model.name} is loaded")
         finally:

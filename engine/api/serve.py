@@ -6,7 +6,6 @@ Box `client-req`, its other end. vLLM 0.26.0: `vllm/entrypoints/launcher.py`.
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import socket
@@ -18,6 +17,7 @@ from typing import Any
 import uvicorn
 
 from engine.api.guard import hide_secrets_in_logs
+from engine.garbage import keep_what_is_here
 from engine.sessions import Sessions
 
 DEFAULT_HOST = "127.0.0.1"
@@ -36,8 +36,7 @@ def lifespan_of(sessions: Sessions) -> Callable[[Any], AbstractAsyncContextManag
     async def lifespan(app: Any) -> AsyncIterator[None]:
         set_up_log()
         hide_secrets_in_logs()
-        gc.collect()
-        gc.freeze()  # collections that walk all modules again and again stop the live views
+        keep_what_is_here()  # collections that walk all modules again and again stop the views
         sessions.start()
         try:
             yield
