@@ -82,8 +82,6 @@ class EngineThread:
 
     def stop(self, timeout: float = 3.0) -> None:
         """Finish the job at hand, drop the others, and end the thread; its executor as well."""
-        if self._executor is not None:
-            self._executor.stop(timeout)
         with self._wake:
             self._stopping = True
             dropped = [*self._commands, *self._turns]
@@ -94,6 +92,8 @@ class EngineThread:
         for _, future in dropped:
             if future.set_running_or_notify_cancel():
                 future.set_exception(EngineThreadStopped())
+        if self._executor is not None:
+            self._executor.stop(timeout)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
 

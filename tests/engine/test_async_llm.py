@@ -23,6 +23,7 @@ from engine.async_llm import (
 )
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.events import (
+    EXECUTOR_PHASES,
     EngineFailed,
     Event,
     ForwardRun,
@@ -60,9 +61,11 @@ def check_log(engine: AsyncLLM) -> None:
             merge_patch(state, record.changes)
     assert state == engine.thread.call(engine.core.state)
     assert isinstance(engine.trace.records[-1], Patch)
-    for event, following in zip(engine.trace.records, engine.trace.records[1:], strict=False):
-        if isinstance(event, Event):
-            assert (event.phase, event.step) == (following.phase, following.step)
+    for executor in (False, True):  # with asynchronous scheduling the two write by turns
+        lane = [r for r in engine.trace.records if (r.phase in EXECUTOR_PHASES) is executor]
+        for event, following in zip(lane, lane[1:], strict=False):
+            if isinstance(event, Event):
+                assert (event.phase, event.step) == (following.phase, following.step)
 
 
 def text_of(stream: RequestStream) -> str:
@@ -97,8 +100,9 @@ def test_stepping_by_hand_pauses_a_running_engine(make: Make) -> None:
     assert engine.trace.state()["engine"]["mode"] == "paused"
 
 
-def test_a_free_run_sleeps_until_a_request_comes(make: Make) -> None:
-    engine = make(running=True)
+@pytest.mark.parametrize("async_scheduling", [False, True])
+def test_a_free_run_sleeps_until_a_request_comes(make: Make, async_scheduling: bool) -> None:
+    engine = make(running=True, async_scheduling=async_scheduling)
     time.sleep(0.05)
     assert not events(engine, ForwardRun)
     stream = engine.submit("hello", GREEDY)
@@ -220,9 +224,12 @@ def test_a_request_aborted_between_schedule_and_execute_is_not_in_the_forward(ma
     check_log(engine)
 
 
+@pytest.mark.parametrize("async_scheduling", [False, True])
 @pytest.mark.parametrize("phases", range(8))
-def test_an_abort_between_any_two_phases_frees_all_blocks(make: Make, phases: int) -> None:
-    engine = make()
+def test_an_abort_between_any_two_phases_frees_all_blocks(
+    make: Make, phases: int, async_scheduling: bool
+) -> None:
+    engine = make(async_scheduling=async_scheduling)
     stream = engine.submit("hello " * 5, GREEDY)
     for _ in range(phases):
         engine.step_phase()
@@ -688,10 +695,16 @@ def test_prompt_logprobs_that_would_need_gigabytes(
 # -- every stream ends ----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("async_scheduling", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_every_stream_ends_whatever_happens(make: Make, seed: int) -> None:
+def test_every_stream_ends_whatever_happens(make: Make, seed: int, async_scheduling: bool) -> None:
     chance = random.Random(seed)
-    engine = make(num_gpu_blocks=12, max_num_seqs=3, max_num_batched_tokens=24)
+    engine = make(
+        num_gpu_blocks=12,
+        max_num_seqs=3,
+        max_num_batched_tokens=24,
+        async_scheduling=async_scheduling,
+    )
     streams: list[RequestStream] = []
     for _ in range(60):
         action = chance.choice(["submit", "submit", "phase", "step", "run", "pause", "abort"])
@@ -723,4 +736,5 @@ def test_every_stream_ends_whatever_happens(make: Make, seed: int) -> None:
 
 def check_log_when_paused(engine: AsyncLLM) -> None:
     engine.pause()
+    wait_until(lambda: engine.core.is_still)
     check_log(engine)
