@@ -17,6 +17,7 @@ NAMES = (
     "start",
     "logging_share",
     "scheduler",
+    "old_ways",
     "beside_vllm",
     "replay",
     "dtypes",

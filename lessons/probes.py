@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from engine.config import EngineConfig
 from engine.events import (
     CODE_OF_REASON,
     FACTS_BY_TYPE,
@@ -20,6 +21,7 @@ from engine.events import (
     Patch,
     Record,
 )
+from engine.memory_parts import ALL_WAYS, PAGED, Memory
 from engine.trace import State, Trace, TraceHeader, fold
 
 Value = bool | int | float | str | tuple[Any, ...]
@@ -193,6 +195,49 @@ def null_block(moment: Moment) -> int:
     """The block that is never given to a request."""
     found = [key for key, block in moment.state["blocks"].items() if block.get("null_block")]
     return int(found[0])
+
+
+# -- beside the old ways -----------------------------------------------------------------------
+
+
+def memory(moment: Moment, way: str) -> Memory:
+    """The memory of the moment; ProbeError where there is no such way to divide it up."""
+    if way not in ALL_WAYS:
+        raise ProbeError(f"there is no way {way!r}; there are {', '.join(ALL_WAYS)}")
+    return Memory(moment.state, EngineConfig.parse(moment.header.config))
+
+
+@probe
+def slots(moment: Moment, way: str, part: str) -> Value:
+    """Slots that are tokens, reserved, internal, external or free, under max, pow2, oracle, paged.
+
+    What the ways are: `engine/contiguous.py`; what the parts: `engine/memory_parts.py`.
+    """
+    return entry(memory(moment, way).parts(way)._asdict(), part, "part of the memory")
+
+
+@probe
+def have_room(moment: Moment, way: str) -> int:
+    """How many of the requests that run would have their memory under a way."""
+    return memory(moment, way).has_room(way)
+
+
+@probe
+def largest_batch(moment: Moment, way: str) -> int:
+    """How many of the requests that run and wait would fit at once under a way."""
+    return memory(moment, way).largest_batch(way)
+
+
+@probe
+def reserves(moment: Moment, way: str, request: str) -> int:
+    """Slots that a request has under a way, or would have; paged: those of its blocks."""
+    divided = memory(moment, way)
+    if way == PAGED:
+        return len(moment.request(request).get("block_table", {})) * divided.block_size
+    piece = divided.pieces[way].get(request)
+    if piece is None:
+        raise ProbeError(f"{request} has ended, or is not known, at this moment")
+    return int(piece["length"])
 
 
 # -- engine ------------------------------------------------------------------------------------

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from engine.config import EngineConfig
 from engine.events import TYPE_OF_FACTS, Event, Patch, Phase
+from engine.memory_parts import ALL_WAYS, Memory
 from lessons.expressions import Expression, Scope
 from lessons.probes import PROBES, Moment, ProbeError, arguments_of
 from tests.engine.workloads import FOLDER
@@ -70,6 +72,22 @@ def test_events_are_read_from_the_end() -> None:
     assert read(moment, "counter('num_preemptions')") == read(moment, "count('request_preempted')")
 
 
+def test_the_old_ways_are_read_beside_the_paged_one() -> None:
+    at = moments("09-preempt-recompute", Phase.SCHEDULE)
+    for moment in at.values():
+        memory = Memory(moment.state, EngineConfig.parse(moment.header.config))
+        for way in ALL_WAYS:
+            for part, count in memory.parts(way)._asdict().items():
+                assert read(moment, f"slots('{way}', '{part}')") == count
+            assert read(moment, f"have_room('{way}')") == memory.has_room(way)
+            assert read(moment, f"largest_batch('{way}')") == memory.largest_batch(way)
+        for key in memory.running:
+            assert read(
+                moment, f"reserves('paged', '{key}') == config('block_size') * blocks('{key}')"
+            )
+            assert read(moment, f"reserves('max', '{key}') == config('max_model_len')")
+
+
 def test_a_moment_knows_nothing_of_what_came_later() -> None:
     first = moments("02-block-boundary", Phase.SCHEDULE)[0]
     assert read(first, "phase()") == "schedule"
@@ -88,6 +106,9 @@ def test_a_moment_knows_nothing_of_what_came_later() -> None:
         ("config('blocksize')", "there are block_size"),
         ("block('r0', 7)", "no block at place 7"),
         ("milliseconds('request_arrived')", "without a duration"),
+        ("slots('buddy', 'tokens')", "there are max, pow2, oracle, paged"),
+        ("slots('max', 'waste')", "there are tokens, reserved, internal, external, free"),
+        ("reserves('max', 'r9')", "has ended, or is not known"),
     ],
 )
 def test_what_is_not_in_the_log_is_said(text: str, says: str) -> None:
