@@ -85,6 +85,22 @@ class ModelRunnerOutput(NamedTuple):
         tokens, logprobs, prompt_logprobs = self
         return ModelRunnerOutput(kept(tokens), kept(logprobs), kept(prompt_logprobs))
 
+    def rated(self, outputs: list[EngineCoreOutput]) -> list[EngineCoreOutput]:
+        """`outputs` with how probable their tokens are, where that was asked for."""
+        if not self.logprobs and not self.prompt_logprobs:
+            return outputs
+        return [
+            item._replace(
+                logprobs=self._logprobs_of(item),
+                prompt_logprobs=self.prompt_logprobs.get(item.request_id),
+            )
+            for item in outputs
+        ]
+
+    def _logprobs_of(self, item: EngineCoreOutput) -> tuple[TokenLogprobs, ...] | None:
+        logprobs = self.logprobs.get(item.request_id)
+        return None if logprobs is None else logprobs[: len(item.new_token_ids)]
+
 
 class EngineCoreOutput(NamedTuple):
     """What one request got in one step."""

@@ -397,6 +397,7 @@ class Scheduler:
     ) -> list[EngineCoreOutput]:
         """Append the step's tokens to their requests, and end those that are done."""
         outputs = []
+        finished_before = self.counters.requests_finished
         sampled_token_ids = sampled.sampled_token_ids
         for entry in output.scheduled:
             tokens = sampled_token_ids.get(entry.request_id)
@@ -407,18 +408,15 @@ class Scheduler:
                 for token in tokens:
                     self.trace.event(TokenDropped(entry.request_id, token))
             else:
-                outputs.append(self._append_tokens(request, tokens, sampled))
-        finished = sum(item.finish_reason is not None for item in outputs)
+                outputs.append(self._append_tokens(request, tokens))
+        finished = self.counters.requests_finished - finished_before
         self.trace.event(OutputsReturned(len(outputs), finished))
-        return outputs
+        return sampled.rated(outputs)
 
-    def _append_tokens(
-        self, request: Request, tokens: tuple[int, ...], sampled: ModelRunnerOutput
-    ) -> EngineCoreOutput:
+    def _append_tokens(self, request: Request, tokens: tuple[int, ...]) -> EngineCoreOutput:
         """Append one after the other; what comes behind a stop is not wanted."""
         self.progressed[request] = None
-        finish_reason: FinishReason | None = None
-        stop_reason: int | str | None = None
+        key = request.request_id
         for count, token in enumerate(tokens, 1):
             self._append_token(request, token)
             stop = self._check_stop(request, token)
@@ -426,14 +424,8 @@ class Scheduler:
                 finish_reason, reason = stop
                 stop_reason = token if isinstance(reason, StopToken) else None
                 self._finish(request, finish_reason, stop_reason, reason)
-                tokens = tokens[:count]
-                break
-        key = request.request_id
-        logprobs = sampled.logprobs.get(key)
-        if logprobs is not None:
-            logprobs = logprobs[: len(tokens)]
-        prompt_logprobs = sampled.prompt_logprobs.get(key)
-        return EngineCoreOutput(key, tokens, finish_reason, stop_reason, logprobs, prompt_logprobs)
+                return EngineCoreOutput(key, tokens[:count], finish_reason, stop_reason)
+        return EngineCoreOutput(key, tokens, None, None)
 
     def _append_token(self, request: Request, token: int) -> None:
         request.append_output_token(token)

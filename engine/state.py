@@ -65,8 +65,8 @@ class StateRecorder:
     def __init__(self, scheduler: Scheduler, arriving: dict[str, Request]):
         self.scheduler = scheduler
         self.arriving = arriving  # submitted, not in the scheduler yet
-        self.manager = scheduler.kv_cache_manager
-        self.pool = self.manager.block_pool
+        self.pool = scheduler.kv_cache_manager.block_pool
+        self._tables = scheduler.kv_cache_manager.req_to_blocks
         self.finished: dict[str, Request] = {}  # the latest ones, oldest first
         self.forgotten: list[str] = []  # finished ones that the latest changes took out
         self.contiguous = Contiguous(scheduler.config)
@@ -92,7 +92,7 @@ class StateRecorder:
         }
 
     def _whole_request(self, request: Request) -> Changes:
-        table = self.manager.req_to_blocks.get(request.request_id, [])
+        table = self._tables.get(request.request_id, [])
         record = {
             **request_constants(request),
             "num_tokens": request.num_tokens,
@@ -141,12 +141,14 @@ class StateRecorder:
         touched, progressed = self.scheduler.touched, self.scheduler.progressed
         changes: Changes = {}
         for request in {**progressed, **touched}:
-            record = self._standing_changes(request) if request in touched else {}
+            record: Changes = {}
+            if request in touched:
+                record = self._standing_changes(request)
+                if request.status is RequestStatus.FINISHED:
+                    self.finished[request.request_id] = request
             self._add_progress(request, record)
             if record:
                 changes[request.request_id] = record
-            if request.status is RequestStatus.FINISHED:
-                self.finished[request.request_id] = request
         touched.clear()
         progressed.clear()
         self._forget_oldest(changes)
@@ -172,15 +174,15 @@ class StateRecorder:
 
     def _add_progress(self, request: Request, record: Changes) -> None:
         """Write into `record` how far the request has come since the log told it."""
-        told = self._requests[request.request_id]
-        if request.num_computed_tokens != told.num_computed_tokens:
-            record["num_computed_tokens"] = told.num_computed_tokens = request.num_computed_tokens
-        if request.num_tokens != told.num_tokens:
-            new_tokens = request.all_token_ids[told.num_tokens :]
+        key, computed, known = request.request_id, request.num_computed_tokens, request.num_tokens
+        told = self._requests[key]
+        if computed != told.num_computed_tokens:
+            record["num_computed_tokens"] = told.num_computed_tokens = computed
+        if known != told.num_tokens:
             first = told.num_tokens - request.num_prompt_tokens
-            record["output_token_ids"] = indexed(new_tokens, first)
-            record["num_tokens"] = told.num_tokens = request.num_tokens
-        table = self.manager.req_to_blocks.get(request.request_id, ())
+            record["output_token_ids"] = indexed(request.all_token_ids[told.num_tokens :], first)
+            record["num_tokens"] = told.num_tokens = known
+        table = self._tables.get(key, ())
         if len(table) != told.table_length:
             record["block_table"] = table_changes(table, told.table_length)
             told.table_length = len(table)
