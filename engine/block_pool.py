@@ -22,12 +22,13 @@ from engine.trace import Trace
 class KVCacheBlock:
     """One block of the pool; `prev` and `next` are its neighbours in the free queue."""
 
-    __slots__ = ("block_hash", "block_id", "next", "prev", "ref_cnt")
+    __slots__ = ("block_hash", "block_id", "next", "prev", "ref_cnt", "uncomputed")
 
     def __init__(self, block_id: int):
         self.block_id = block_id
         self.ref_cnt = 0
         self.block_hash: bytes | None = None  # of its tokens and all before, once it is full
+        self.uncomputed = False  # the hash promises KV that nobody wrote
         self.prev: KVCacheBlock | None = None
         self.next: KVCacheBlock | None = None
 
@@ -96,6 +97,13 @@ class BlockPool:
         if not same:
             del self.cached[block.block_hash]
         block.block_hash = None
+        block.uncomputed = False
+        self.touched[block] = None
+
+    def mark_uncomputed(self, block: KVCacheBlock) -> None:
+        """A block keeps its content's hash although its content will not be computed."""
+        assert block.block_hash is not None
+        block.uncomputed = True
         self.touched[block] = None
 
     def touch(self, blocks: Iterable[KVCacheBlock]) -> int:

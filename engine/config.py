@@ -84,6 +84,10 @@ class EngineConfig(BaseModel):
     async_scheduling: bool = Field(
         default=False, description="schedule the next step while the model runs the last one"
     )
+    cache_uncomputed_blocks: bool = Field(
+        default=False,
+        description="keep blocks in the cache that a victim by priority never computed",
+    )
     enforce_eager: bool = Field(default=False, description="never replay a captured graph")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto",

@@ -78,6 +78,16 @@ class PreemptedThisStep(NamedTuple):
     preempted: int
 
 
+class MovedUp(NamedTuple):
+    """Its place was counted already: `victim`, passed over before in this step, has left the list.
+
+    (vLLM 0.26.0 walks the running list by number; whoever moves up to a number that was, is not
+    asked in this step.)
+    """
+
+    victim: str
+
+
 class ChunkingOff(NamedTuple):
     """Chunked prefill is off, and the whole prompt is more than the budget has left."""
 
@@ -260,6 +270,7 @@ Reason = (
     | Fits
     | DoesNotFit
     | PreemptedThisStep
+    | MovedUp
     | ChunkingOff
     | ModelLengthReached
     | WholeRequest
@@ -375,6 +386,7 @@ class BlocksHit(NamedTuple):
     request: str
     blocks: tuple[int, ...]
     taken_from_free: int  # how many of them nobody held
+    uncomputed: tuple[int, ...]  # those of them whose KV nobody wrote
 
 
 @at("block-manager")
@@ -417,6 +429,14 @@ class BlocksUncached(NamedTuple):
     """Hashes were dropped, because the content will not be computed."""
 
     request: str
+    blocks: tuple[int, ...]
+
+
+@at("block-manager")
+class BlocksLeftUncomputed(NamedTuple):
+    """Hashes were kept although the content will not be computed (`cache_uncomputed_blocks`)."""
+
+    request: str  # the victim, whose tokens of this step were taken back
     blocks: tuple[int, ...]
 
 
@@ -726,6 +746,7 @@ Facts = (
     | AllocationFailed
     | BlocksCached
     | BlocksUncached
+    | BlocksLeftUncomputed
     | BlocksFreed
     | RequestScheduled
     | RequestPassedOver

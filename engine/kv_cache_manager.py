@@ -19,6 +19,7 @@ from engine.events import (
     BlocksAllocated,
     BlocksCached,
     BlocksHit,
+    BlocksLeftUncomputed,
     BlocksUncached,
     DoesNotFit,
     FirstMiss,
@@ -132,7 +133,8 @@ class KVCacheManager:
         taken = self.block_pool.touch(hits)
         self.req_to_blocks.setdefault(request.request_id, []).extend(hits)
         self.num_cached_block[request.request_id] = len(hits)
-        self.trace.event(BlocksHit(request.request_id, block_ids(hits), taken))
+        uncomputed = block_ids([block for block in hits if block.uncomputed])
+        self.trace.event(BlocksHit(request.request_id, block_ids(hits), taken, uncomputed))
 
     def _take_new(self, request: Request, count: int, reason: Fits) -> list[KVCacheBlock]:
         blocks = self.block_pool.get_new_blocks(count, request.request_id)
@@ -172,19 +174,34 @@ class KVCacheManager:
         Blocks are entered when their tokens are scheduled. Where the step is taken back before
         it ran, they would promise KV that nobody wrote.
         """
-        table = self.req_to_blocks.get(request.request_id, [])
-        first = num_computed_tokens // self.block_size
-        last = self.num_cached_block.get(request.request_id, 0)
-        blocks = table[first:last]
+        blocks = self._cached_beyond(request, num_computed_tokens)
         if blocks:
             for block in blocks:
                 self.block_pool.uncache(block)
-            self.num_cached_block[request.request_id] = first
+            self.num_cached_block[request.request_id] -= len(blocks)
             self.trace.event(
                 BlocksUncached(request.request_id, block_ids(blocks)),
                 NeverComputed(num_computed_tokens),
             )
         return blocks
+
+    def leave_uncomputed(self, request: Request, num_computed_tokens: int) -> None:
+        """Keep those same blocks in the cache, as vLLM 0.26.0 does: whoever hits them reads KV
+        of something else."""
+        blocks = self._cached_beyond(request, num_computed_tokens)
+        if blocks:
+            for block in blocks:
+                self.block_pool.mark_uncomputed(block)
+            self.trace.event(
+                BlocksLeftUncomputed(request.request_id, block_ids(blocks)),
+                NeverComputed(num_computed_tokens),
+            )
+
+    def _cached_beyond(self, request: Request, num_computed_tokens: int) -> list[KVCacheBlock]:
+        """The request's cached blocks that hold more than its computed tokens."""
+        first = num_computed_tokens // self.block_size
+        last = self.num_cached_block.get(request.request_id, 0)
+        return self.req_to_blocks.get(request.request_id, [])[first:last]
 
     # -- release --------------------------------------------------------------------------------
 

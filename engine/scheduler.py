@@ -26,6 +26,7 @@ from engine.events import (
     LowestPriority,
     MaxTokensReached,
     ModelLengthReached,
+    MovedUp,
     OutputsReturned,
     PreemptedThisStep,
     Reason,
@@ -94,6 +95,8 @@ class Scheduler:
         self._budget = 0
         self._scheduled: dict[Request, ScheduledRequest] = {}
         self._preempted = 0
+        self._given_nothing: set[Request] = set()  # running ones that were passed over
+        self._gone_ahead: list[Request] = []  # of these, victims of the request that is asked now
 
     # -- requests come and go -------------------------------------------------------------------
 
@@ -157,6 +160,8 @@ class Scheduler:
         self._budget = self.config.max_num_batched_tokens
         self._scheduled = {}
         self._preempted = 0
+        self._given_nothing.clear()
+        self._gone_ahead.clear()
         self._schedule_running()
         self._schedule_waiting()
         return self._close_step()
@@ -169,13 +174,31 @@ class Scheduler:
                 return
             num_tokens, reason = self._share(request, request.num_computed_tokens)
             if num_tokens == 0:
+                self._given_nothing.add(request)
                 self.trace.event(RequestPassedOver(request.request_id, 0), reason)
             else:
                 new_blocks = self._allocate_or_preempt(request, num_tokens)
                 if new_blocks is None:  # it was the victim itself
                     return
                 self._give(request, "running", num_tokens, new_blocks, reason)
-            request = request.next
+            request = self._behind_victims(request) if self._gone_ahead else request.next
+
+    def _behind_victims(self, request: Request) -> Request | None:
+        """Who is asked after `request`, which took blocks of some that were passed over before it.
+
+        For each of these one more is skipped, as in vLLM 0.26.0. It counts places in the running
+        list, whose members move up by one with each that goes from before, and makes up for that
+        only where the victim had got tokens.
+        """
+        following = request.next
+        for victim in self._gone_ahead:
+            if following is not None:
+                self.trace.event(
+                    RequestPassedOver(following.request_id, 0), MovedUp(victim.request_id)
+                )
+                following = following.next
+        self._gone_ahead.clear()
+        return following
 
     def _share(self, request: Request, num_computed: int) -> tuple[int, Reason]:
         """How many tokens a request gets now, and what limits them."""
@@ -202,6 +225,8 @@ class Scheduler:
             following = victim.next
             self.preempt(victim, reason, request.request_id, new_blocks)
             self._preempted += 1
+            if victim in self._given_nothing:
+                self._gone_ahead.append(victim)
             if victim is request:
                 if following is not None:
                     self._pass_over_all(following, PreemptedThisStep(self._preempted))
@@ -219,11 +244,15 @@ class Scheduler:
         """A victim by priority may have got tokens in this very step: they go back.
 
         So does the content of the blocks that these tokens would have filled: nobody will
-        compute it. (vLLM 0.26.0 leaves it in the cache, a defect.)
+        compute it. (vLLM 0.26.0 leaves it in the cache, a defect: `cache_uncomputed_blocks`.)
         """
         given = self._scheduled.pop(victim, None)
-        if given is not None:
-            self._budget += given.num_tokens
+        if given is None:
+            return
+        self._budget += given.num_tokens
+        if self.config.cache_uncomputed_blocks:
+            self.kv_cache_manager.leave_uncomputed(victim, given.num_computed_tokens)
+        else:
             self.kv_cache_manager.uncache_blocks(victim, given.num_computed_tokens)
 
     def preempt(

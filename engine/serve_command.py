@@ -47,6 +47,9 @@ OPTIONS = (
     Option("seed", "seed", same_default=True),
 )
 
+# Settings that no option of vLLM changes. `cautions` says where it decides otherwise.
+WITHOUT_OPTION = ("cache_uncomputed_blocks",)
+
 # What this engine does and vLLM would not by itself.
 _ALWAYS = (
     # A request that names no temperature gets vLLM's default, not one that comes with the model.
@@ -168,6 +171,12 @@ def cautions(config: EngineConfig, model: str) -> tuple[str, ...]:
         found.append(
             f"block_size {config.block_size} is no multiple of 16: most of vLLM's attention "
             "backends refuse it."
+        )
+    if config.scheduling_policy == "priority" and not config.cache_uncomputed_blocks:
+        found.append(
+            "vLLM 0.26.0 always decides as with cache_uncomputed_blocks, which no option of it "
+            "changes: where a victim had got tokens in the same step, it caches blocks that "
+            "nobody computed, and this engine does not."
         )
     return tuple(found)
 

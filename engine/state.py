@@ -23,7 +23,7 @@ MAX_FINISHED_REQUESTS = 1_000  # that stay in the state after their end
 # The fields of a record that may change and their values, in the same order. None: it has none,
 # which is how a JSON Merge Patch says so.
 Values = tuple[Any, ...]
-BLOCK_FIELDS = ("ref_cnt", "hash", "prev", "next")
+BLOCK_FIELDS = ("ref_cnt", "hash", "uncomputed", "prev", "next")
 QUEUE_FIELDS = ("length", "head", "tail")
 STANDING_FIELDS = (
     "status",
@@ -258,6 +258,7 @@ def block_values(block: KVCacheBlock) -> Values:
     return (
         block.ref_cnt,
         None if block_hash is None else short_hash(block_hash),
+        block.uncomputed or None,
         None if before is None else before.block_id,
         None if after is None else after.block_id,
     )

@@ -38,6 +38,7 @@ DECIDED_BY: dict[str, Symbol] = {
     "blocks_allocated": Symbol(_POOL, "BlockPool.get_new_blocks", 647, 677),
     "allocation_failed": _ALLOCATE,
     "blocks_cached": Symbol(_POOL, "BlockPool.cache_full_blocks", 225, 342),
+    "blocks_left_uncomputed": _SCHEDULE,
     "blocks_freed": Symbol(_POOL, "BlockPool.free_blocks", 719, 740),
     "request_scheduled": _SCHEDULE,
     "request_passed_over": _SCHEDULE,

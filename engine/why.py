@@ -43,6 +43,7 @@ DECISIONS = {
     "blocks_allocated": "allocated",
     "blocks_cached": "cached",
     "blocks_uncached": "uncached",
+    "blocks_left_uncomputed": "left_uncomputed",
     "blocks_freed": "freed",
     "request_scheduled": "scheduled",
     "request_passed_over": "passed_over",

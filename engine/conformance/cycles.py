@@ -34,8 +34,8 @@ class AsyncConformance(Driver):
     trace_type = TwoLaneTrace
     trace: TwoLaneTrace
 
-    def __init__(self, workload: Workload):
-        super().__init__(workload)
+    def __init__(self, workload: Workload, cache_uncomputed_blocks: bool = True):
+        super().__init__(workload, cache_uncomputed_blocks)
         self.core = AsyncEngineCore(self.config, FormulaRunner(self.sampler), self.trace)
         self.scheduler = self.core.scheduler
         self.dropped: Counter[str] = Counter()  # tokens of a request that were not used

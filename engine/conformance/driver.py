@@ -40,9 +40,10 @@ class Driver(ABC):
     trace_type: ClassVar[type[Trace]] = Trace
     scheduler: Scheduler
 
-    def __init__(self, workload: Workload):
+    def __init__(self, workload: Workload, cache_uncomputed_blocks: bool = True):
+        """vLLM 0.26.0 always keeps uncomputed blocks in the cache; without it values are right."""
         self.workload = workload
-        self.config = workload.config.engine_config()
+        self.config = workload.config.engine_config(cache_uncomputed_blocks)
         self.requests: dict[str, Request] = {}
         self.trace = self.trace_type(
             TraceHeader(

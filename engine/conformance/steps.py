@@ -81,8 +81,8 @@ class Conformance(Driver):
 
     engine = "Glassbox EngineCore"
 
-    def __init__(self, workload: Workload):
-        super().__init__(workload)
+    def __init__(self, workload: Workload, cache_uncomputed_blocks: bool = True):
+        super().__init__(workload, cache_uncomputed_blocks)
         runner = FormulaRunner(self.sampler)
         self.core = EngineCore(self.config, runner, self.trace)
         self.scheduler = self.core.scheduler

@@ -35,10 +35,11 @@ class WorkloadConfig(BaseModel):
     scheduler_reserve_full_isl: bool = True
     async_scheduling: bool = False
 
-    def engine_config(self) -> EngineConfig:
-        """The same as this engine names it."""
+    def engine_config(self, cache_uncomputed_blocks: bool) -> EngineConfig:
+        """The same as this engine names it, with the one setting that vLLM does not have."""
         values = self.model_dump(exclude={"policy"})
-        return EngineConfig.parse({**values, "scheduling_policy": self.policy})
+        values["scheduling_policy"] = self.policy
+        return EngineConfig.parse({**values, "cache_uncomputed_blocks": cache_uncomputed_blocks})
 
 
 class WorkloadRequest(BaseModel):
@@ -120,7 +121,7 @@ def load_workload(path: Path) -> tuple[Workload, str]:
     except ValidationError as error:
         raise WorkloadError(f"{path}: {describe(error)}") from None
     try:
-        workload.config.engine_config()
+        workload.config.engine_config(cache_uncomputed_blocks=True)
     except ConfigError as error:
         raise WorkloadError(f"{path}: config.{error}") from None
     limit = workload.config.max_model_len

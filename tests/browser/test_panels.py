@@ -58,10 +58,10 @@ Json = dict[str, Any]
 
 
 @cache
-def workload_trace(name: str) -> Trace:
+def workload_trace(name: str, cache_uncomputed_blocks: bool = True) -> Trace:
     """What the engine logs of a recorded workload; no model runs."""
     workload, _ = load_workload(WORKLOADS / f"{name}.json")
-    conformance = Conformance(workload)
+    conformance = Conformance(workload, cache_uncomputed_blocks)
     for _ in conformance.steps():
         pass
     return conformance.trace
@@ -834,6 +834,7 @@ EFFECTS = {
     "blocks_allocated": TOUCHED,
     "blocks_cached": TOUCHED,
     "blocks_uncached": Effect({"blocks.touched"}),
+    "blocks_left_uncomputed": Effect({"blocks.touched"}),
     "blocks_freed": TOUCHED,
     "request_scheduled": Effect(
         {"lifecycle.rows"},
@@ -886,6 +887,7 @@ SAID_OF_STEP = {
         "allocation_failed",
         "blocks_cached",
         "blocks_uncached",
+        "blocks_left_uncomputed",
         "blocks_freed",
     },
     "graph": {
@@ -1018,6 +1020,8 @@ def traces_with(kind: str, model: LoadedModel) -> Iterator[Trace]:
         yield command_trace(StatsLogged(10.0, 3.2, 12.5, 2, 1, 0, 0.25, 0.5), aside=True)
     elif kind == "engine_failed":
         yield command_trace(EngineFailed("the engine stopped in the phase `execute` (x)"))
+    elif kind == "blocks_uncached":
+        yield workload_trace("27-priority-victim-in-step", cache_uncomputed_blocks=False)
     else:
         traces = [model_trace(model), *map(workload_trace, TRACES_OF_EVENTS)]
         yield from (trace for trace in traces if events_of(trace, kind))

@@ -20,6 +20,7 @@ from engine.events import (
     Event,
     LastTokenInFlight,
     ModelLengthReached,
+    MovedUp,
     Reason,
     RequestPassedOver,
     ResetRequested,
@@ -141,6 +142,18 @@ def test_a_preempted_requests_token_still_comes_and_may_end_it() -> None:
     assert driver.requests["b"].output_token_ids[-1] == EOS_TOKEN_ID
     assert driver.requests["b"].status is RequestStatus.FINISHED
     assert not driver.scheduler.waiting
+
+
+def test_the_place_of_a_victim_that_got_nothing_is_skipped() -> None:
+    """vLLM walks the running list by number, and makes up for a victim only if it had tokens."""
+    later = {"arrival_step": 1, "max_tokens": 9, "prompt_token_ids": [4, 5]}
+    others = [{**later, "id": name} for name in ("asker", "skipped", "asked")]
+    last = {**REQUEST, "prompt_token_ids": [1, 2, 3, 6], "priority": 1}
+    driver = drive(last, *others, policy="priority", num_gpu_blocks=11, enable_prefix_caching=False)
+    list(driver.steps())
+    assert [e for e in events(driver, RequestPassedOver) if e[1] == MovedUp("a")] == [
+        (RequestPassedOver("skipped", behind=1), MovedUp("a"))
+    ]
 
 
 def test_an_update_caches_what_is_known_to_be_computed() -> None:

@@ -15,6 +15,9 @@ from engine.config import EngineConfig, SamplingParams
 from engine.core import EngineCore
 from engine.events import (
     AttentionRun,
+    BlocksHit,
+    BlocksLeftUncomputed,
+    BlocksUncached,
     BlockTablesUpdated,
     EnforceEager,
     Event,
@@ -181,6 +184,39 @@ def test_random_runs_equal_the_naive_loop(policy: str, seed: int) -> None:
         assert outputs[key] == expected, key
         if key not in aborted:
             assert len(outputs[key]) == engine.requests[key].sampling_params.max_tokens
+
+
+@pytest.mark.parametrize("cache_uncomputed_blocks", [True, False])
+def test_a_victim_that_hits_blocks_nobody_computed_writes_another_text(
+    cache_uncomputed_blocks: bool,
+) -> None:
+    """It gets tokens, and in the same step loses its blocks to a request of higher priority."""
+    model, rng = tiny("llama"), random.Random(7)
+    engine = Engine(
+        model,
+        block_size=4,
+        num_gpu_blocks=9,
+        max_num_batched_tokens=40,
+        max_model_len=32,
+        scheduling_policy="priority",
+        long_prefill_token_threshold=9,
+        cache_uncomputed_blocks=cache_uncomputed_blocks,
+    )
+    prompts = {"low": random_prompt(rng, 26), "high": random_prompt(rng, 4)}
+    engine.add("low", prompts["low"], max_tokens=6).priority = 9
+    engine.core.step()
+    engine.add("high", prompts["high"], max_tokens=4)
+    outputs = engine.run()
+    naive = {key: plain_greedy(model, prompt, len(outputs[key])) for key, prompt in prompts.items()}
+    assert outputs["high"] == naive["high"]
+    assert (outputs["low"] != naive["low"]) == cache_uncomputed_blocks
+    (hit,) = engine.facts(BlocksHit)
+    assert hit.request == "low"
+    if cache_uncomputed_blocks:
+        assert engine.facts(BlocksLeftUncomputed) == [BlocksLeftUncomputed("low", hit.uncomputed)]
+    else:
+        (dropped,) = engine.facts(BlocksUncached)
+        assert dropped.request == "low" and not hit.uncomputed
 
 
 def test_smollm2_greedy_in_one_batch(default_model: LoadedModel) -> None:

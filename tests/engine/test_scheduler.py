@@ -14,6 +14,8 @@ from engine.events import (
     BlockEvicted,
     BlockNotFull,
     BlocksAllocated,
+    BlocksHit,
+    BlocksLeftUncomputed,
     BlocksUncached,
     BudgetLeft,
     BudgetSpent,
@@ -151,11 +153,29 @@ def test_of_equal_priority_the_one_that_arrived_last_is_preempted() -> None:
 
 def test_content_that_a_victim_will_not_compute_is_dropped_with_the_reason() -> None:
     workload, _ = load_workload(workload_path("27-priority-victim-in-step"))
-    done = Conformance(workload)
+    done = Conformance(workload, cache_uncomputed_blocks=False)
     list(done.steps())
     preempted = [r.facts for r in done.trace.records if isinstance(r, Event)]
     computed = next(f.num_computed_tokens for f in preempted if isinstance(f, RequestPreempted))
     assert reasons(done, BlocksUncached) == [("low", NeverComputed(computed))]
+
+
+def test_blocks_left_uncomputed_are_told_of_until_they_go() -> None:
+    """A victim's tokens of this step are taken back; the blocks they would have filled stay."""
+    workload = load_workload(workload_path("27-priority-victim-in-step"))[0]
+    conformance = Conformance(workload)
+    uncomputed: list[set[str]] = []
+    for _ in conformance.steps():
+        blocks = conformance.core.state()["blocks"]
+        uncomputed.append({key for key, block in blocks.items() if block.get("uncomputed")})
+    facts = [r.facts for r in conformance.trace.records if isinstance(r, Event)]
+    left = [f for f in facts if isinstance(f, BlocksLeftUncomputed)]
+    hits = [f for f in facts if isinstance(f, BlocksHit)]
+    assert left == [BlocksLeftUncomputed("low", hits[0].uncomputed)] and hits[0].uncomputed
+    assert not uncomputed[0] and set(map(str, left[0].blocks)) in uncomputed
+    pool = conformance.pool
+    pool.get_new_blocks(pool.get_num_free_blocks())
+    assert not any(block.uncomputed for block in pool.blocks)
 
 
 def test_the_prefix_walk_says_where_it_ended() -> None:

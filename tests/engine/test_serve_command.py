@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from engine.config import ConfigError, EngineConfig
 from engine.cuda_graph import CAPTURE_SIZES
-from engine.serve_command import OPTIONS, ReadCommand, cautions, read_command, serve_command
+from engine.serve_command import (
+    OPTIONS,
+    WITHOUT_OPTION,
+    ReadCommand,
+    cautions,
+    read_command,
+    serve_command,
+)
 from engine.vllm_options import NAMES, ONE_VALUE, SEVERAL_VALUES, SHORT, SWITCHES
 
 MODEL = "SmolLM2-135M-Instruct"
@@ -55,7 +62,9 @@ def remark(text: str) -> str:
 
 def test_every_setting_has_an_option_of_vllm() -> None:
     assert [option.setting for option in OPTIONS] != []
-    assert {option.setting for option in OPTIONS} == set(EngineConfig.model_fields)
+    settings = {option.setting for option in OPTIONS}
+    assert settings | set(WITHOUT_OPTION) == set(EngineConfig.model_fields)
+    assert not settings & set(WITHOUT_OPTION)
     assert {option.name for option in OPTIONS} <= NAMES
 
 
@@ -248,3 +257,12 @@ def test_cautions_say_what_vllm_refuses() -> None:
     assert cautions(EngineConfig(), "Qwen/Qwen3-0.6B") == ()
     assert "tiny-random" in cautions(EngineConfig(), "tiny-random")[0]
     assert "4 bits" in cautions(EngineConfig(), MODEL)[0]
+
+
+def test_what_vllm_always_does_has_no_option_and_a_caution() -> None:
+    correct = EngineConfig(scheduling_policy="priority")
+    as_vllm = correct.model_copy(update={"cache_uncomputed_blocks": True})
+    assert serve_command(correct, MODEL) == serve_command(as_vllm, MODEL)
+    (caution,) = cautions(correct, "Qwen/Qwen3-0.6B")
+    assert "always decides as with cache_uncomputed_blocks" in caution
+    assert cautions(as_vllm, "Qwen/Qwen3-0.6B") == ()

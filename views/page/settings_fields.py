@@ -21,6 +21,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "max_model_len",
         "watermark",
         "enable_prefix_caching",
+        "cache_uncomputed_blocks",
     ),
     "Scheduling": (
         "max_num_batched_tokens",
@@ -39,6 +40,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
 _HELP = {
     "num_gpu_blocks": "The option of `vllm serve` for it is `--num-gpu-blocks-override`; without "
     "it, vLLM takes as many blocks as the memory holds.",
+    "cache_uncomputed_blocks": "A defect of vLLM 0.26.0, which always does so. Under the priority "
+    "policy a victim may have got tokens in the step that takes its blocks; the blocks that these "
+    "would have filled are in the cache already. Whoever hits them reads what stood there before, "
+    "and writes another text. Off, they leave the cache.",
     "dtype": "A sum of numbers that are rounded to 16 bits depends on the order in which it is "
     "built, and that on the shape of the batch: a request can get another text beside others than "
     "alone. In bfloat16, 4 of 8 prompts did (SmolLM2, greedy, 32 tokens, alone and in a batch of "

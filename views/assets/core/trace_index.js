@@ -289,6 +289,7 @@ const BLOCK_EVENTS = new Set([
   "blocks_allocated",
   "blocks_cached",
   "blocks_uncached",
+  "blocks_left_uncomputed",
   "blocks_freed",
 ]);
 

@@ -76,7 +76,14 @@ function stateOf(blocks) {
   return shape({
     blocks: mapOf(
       blockKey,
-      shape({ ref_cnt: whole(0, 65_535), null_block: flag, hash: text, prev: block, next: block }),
+      shape({
+        ref_cnt: whole(0, 65_535),
+        null_block: flag,
+        hash: text,
+        uncomputed: flag,
+        prev: block,
+        next: block,
+      }),
     ),
     requests: mapOf(anyKey, shape({ ...REQUEST, block_table: mapOf(index, block) })),
     queues: shape({ free: queue(block), waiting: queue(text), running: queue(text) }),

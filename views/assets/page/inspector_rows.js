@@ -3,7 +3,8 @@
 import { COMPUTED_HOW, computedAt } from "../core/computed.js";
 import { FIRST_HOW, LAST_HOW, meanHow, timingOf } from "../core/timing.js";
 import { hasTexts, outputPieces, promptPieces } from "../core/tokens.js";
-import { count, micros, plural, ranges, visible } from "../words/format.js";
+import { UNCOMPUTED } from "../words/events.js";
+import { blockList, count, micros, plural, ranges, visible } from "../words/format.js";
 import { el, reconcile } from "./dom.js";
 import { setTruth, truth } from "./truth.js";
 
@@ -167,12 +168,22 @@ export function requestRows(store, id, request) {
       plural(request.hit_tokens ?? 0, "token"),
       "at the latest admission",
     ),
+    ...uncomputedRows(store, request),
     ...samplingRows(request.sampling),
     measured("preempted", `${request.num_preemptions ?? 0} ×`),
     ...timeRows(store, id),
   ];
   if (request.priority) rows.push(measured("priority", String(request.priority)));
   return rows;
+}
+
+/** Blocks that the request reads and nobody wrote. @param {Store} store @param {any} request */
+function uncomputedRows(store, request) {
+  const held = /** @type {number[]} */ (Object.values(request.block_table ?? {}));
+  const wrong = held.filter((block) => store.state?.blocks?.[block]?.uncomputed);
+  if (!wrong.length) return [];
+  const row = { name: "never computed", value: blockList(wrong), how: UNCOMPUTED };
+  return [/** @type {LiveRow} */ ({ ...row, truth: "measured" })];
 }
 
 /** What leaves the logits as they are is not told. @type {Record<string, number>} */

@@ -10,7 +10,7 @@ import { USED, blockFacts, model, sentence, waste } from "./blocks_model.js";
 import { PoolPlane } from "./blocks_pool.js";
 import { LogicalTable } from "./blocks_table.js";
 import { WaysView } from "./blocks_ways.js";
-import { OUTLINES, factRows } from "./blocks_words.js";
+import { OUTLINES, RARE, factRows } from "./blocks_words.js";
 import { Plane } from "./canvas.js";
 import { momentKey } from "./cursor.js";
 import { Sentence, Twin, legend, redrawOnChange, remake } from "./parts.js";
@@ -153,6 +153,7 @@ class BlocksPanel {
     this.table.update(this.data, colours.theme);
     if (force) this.linesKey = "";
     this.drawTouches(this.data);
+    this.poolside.classList.toggle("caches-uncomputed", this.data.cachesUncomputed);
     this.drawQueue(this.data);
     this.drawDetail(this.data);
     this.drawWaste(this.data);
@@ -238,7 +239,10 @@ class BlocksPanel {
   drawTouches(data) {
     reconcile(
       this.touches,
-      OUTLINES.filter(([, name]) => name !== "uncached" || data.touched.uncached.length),
+      OUTLINES.filter(
+        ([, name]) =>
+          !RARE.has(name) || data.touched[/** @type {keyof typeof TOUCH} */ (name)].length,
+      ),
       ([, name]) => name,
       ([, name]) =>
         el(
@@ -462,6 +466,7 @@ function poolLegend() {
     ["is-scheduled", "scheduled in this step, not computed yet"],
     ["is-shared", "shared, with its count"],
     ["is-hashed", "corner: content is hashed"],
+    ["is-uncomputed", "hashed, but never computed"],
     ["is-freecached", "free, still cached"],
     ["is-free", "free, empty"],
     ["is-null", "block 0, null"],

@@ -120,6 +120,23 @@ function hashMark(c, x, y, side, colour) {
 }
 
 /**
+ * Its hash promises KV that nobody wrote.
+ * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} side
+ * @param {any} colours
+ */
+export function drawUncomputed(c, x, y, side, colours) {
+  const size = side >= 12 ? Math.min(13, side / 2) : side * 0.6;
+  c.globalAlpha = 1;
+  c.fillStyle = colours.warn;
+  c.fillRect(x, y, size, size);
+  if (size < 9) return;
+  c.font = `700 ${size - 2}px ${colours.mono}`;
+  c.textAlign = "center";
+  c.fillStyle = colours.panel;
+  c.fillText("!", x + size / 2, y + size / 2 + 0.5);
+}
+
+/**
  * How many requests hold it.
  * @param {CanvasRenderingContext2D} c @param {number} refs @param {number} x @param {number} y
  * @param {number} side @param {any} colours

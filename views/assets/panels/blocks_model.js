@@ -26,7 +26,15 @@ export const USED = 2;
 export const NULL_BLOCK = 3;
 
 /** What this step did to a block. */
-export const TOUCH = { allocated: 1, hit: 2, cached: 4, evicted: 8, freed: 16, uncached: 32 };
+export const TOUCH = {
+  allocated: 1,
+  hit: 2,
+  cached: 4,
+  evicted: 8,
+  freed: 16,
+  uncached: 32,
+  uncomputed: 64,
+};
 
 /** @type {Record<string, keyof typeof TOUCH>} */
 const TOUCH_OF_EVENT = {
@@ -36,6 +44,7 @@ const TOUCH_OF_EVENT = {
   block_evicted: "evicted",
   blocks_freed: "freed",
   blocks_uncached: "uncached",
+  blocks_left_uncomputed: "uncomputed",
 };
 
 /**
@@ -47,6 +56,7 @@ const TOUCH_OF_EVENT = {
  * @property {Uint16Array} fill tokens with KV in a block that is used
  * @property {Uint16Array} scheduled tokens that get theirs when this step's forward has run
  * @property {Uint8Array} hashed
+ * @property {Uint8Array} uncomputed hashed, though nobody wrote its KV
  * @property {Int32Array} owner index into `owners`, -1: nobody
  * @property {Int32Array} second another owner of a shared block
  * @property {string[]} owners
@@ -58,7 +68,8 @@ const TOUCH_OF_EVENT = {
  */
 /**
  * @typedef {{logical: number, block: number, from: number, to: number, fill: number,
- *   scheduled: number, refs: number, hash: string, text: string, touch: number}} LogicalBlock
+ *   scheduled: number, refs: number, hash: string, uncomputed: boolean, text: string,
+ *   touch: number}} LogicalBlock
  */
 
 /** @param {Store} store */
@@ -79,6 +90,7 @@ export function model(store) {
     waste: waste(pool.used, pool.blockSize, pool.tokens),
     counters: state.counters ?? {},
     caching: store.header?.config?.enable_prefix_caching !== false,
+    cachesUncomputed: store.header?.config?.cache_uncomputed_blocks === true,
   };
 }
 
@@ -101,7 +113,15 @@ export function poolAt(store) {
  */
 function touchedBy(events) {
   /** @type {Record<keyof typeof TOUCH, number[]>} */
-  const touched = { allocated: [], hit: [], cached: [], evicted: [], freed: [], uncached: [] };
+  const touched = {
+    allocated: [],
+    hit: [],
+    cached: [],
+    evicted: [],
+    freed: [],
+    uncached: [],
+    uncomputed: [],
+  };
   for (const event of events) {
     const what = TOUCH_OF_EVENT[event.type];
     if (what) touched[what].push(...(event.facts.blocks ?? [event.facts.block]));
@@ -139,6 +159,7 @@ function poolOf(state, config, computed) {
     fill: new Uint16Array(size),
     scheduled: new Uint16Array(size),
     hashed: new Uint8Array(size),
+    uncomputed: new Uint8Array(size),
     owner: new Int32Array(size).fill(-1),
     second: new Int32Array(size).fill(-1),
     owners: [],
@@ -190,6 +211,7 @@ function addBlocks(pool, blocks) {
     if (!block) continue;
     pool.refs[id] = block.ref_cnt;
     pool.hashed[id] = block.hash ? 1 : 0;
+    pool.uncomputed[id] = block.uncomputed ? 1 : 0;
     if (block.null_block) pool.kind[id] = NULL_BLOCK;
     else if (block.ref_cnt > 0) {
       pool.kind[id] = USED;
@@ -237,6 +259,7 @@ function requestOf(state, id, pool, marks) {
       scheduled: pool.scheduled[block],
       refs: pool.refs[block],
       hash: state.blocks?.[block]?.hash ?? "",
+      uncomputed: pool.uncomputed[block] === 1,
       text: textBetween(request, from, to),
       touch: marks.get(block) ?? 0,
     };
@@ -295,6 +318,7 @@ export function blockFacts(store, pool, id) {
     owners,
     refs: pool.refs[id],
     hash: block?.hash ?? "",
+    uncomputed: pool.uncomputed[id] === 1,
     fill: pool.fill[id],
     scheduled: pool.scheduled[id],
     text,

@@ -1,7 +1,7 @@
 // @ts-check
 /** The pool on a canvas: a cell for each block. */
 import { requestColour } from "../words/colours.js";
-import { drawFree, drawUsed } from "./blocks_cell.js";
+import { drawFree, drawUncomputed, drawUsed } from "./blocks_cell.js";
 import { CACHED_FREE, NULL_BLOCK, TOUCH, USED, blockFacts } from "./blocks_model.js";
 import { OUTLINES, blockLines } from "./blocks_words.js";
 import { Plane, roundRect } from "./canvas.js";
@@ -123,6 +123,7 @@ export class PoolPlane {
         kind === CACHED_FREE ? colours.ok : kind === NULL_BLOCK ? colours.muted : colours.border;
       c.fillRect(x, y, side, side);
     } else drawFree(c, id, kind, x, y, side, colours);
+    if (pool.uncomputed[id]) drawUncomputed(c, x, y, side, colours);
   }
 
   /**
@@ -178,6 +179,11 @@ export class PoolPlane {
       c.lineTo(bx + a, by + a);
       c.moveTo(bx + a, by - a);
       c.lineTo(bx - a, by + a);
+    } else if (sign === "!") {
+      c.moveTo(bx, by - a - 0.5);
+      c.lineTo(bx, by + a * 0.3);
+      c.moveTo(bx, by + a);
+      c.lineTo(bx, by + a + 1);
     } else {
       c.moveTo(bx - a, by);
       c.lineTo(bx + a, by);

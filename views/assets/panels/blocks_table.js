@@ -3,6 +3,7 @@
 import { el, reconcile, setAttribute, setText } from "../page/dom.js";
 import { setTruth } from "../page/truth.js";
 import { requestColour } from "../words/colours.js";
+import { UNCOMPUTED } from "../words/events.js";
 import { plural, visible } from "../words/format.js";
 import { OUTLINES, fillWords } from "./blocks_words.js";
 
@@ -107,8 +108,9 @@ export class LogicalTable {
   /** @param {any} row @param {LogicalBlock} item @param {Pool} pool */
   fillRow(row, item, pool) {
     const chosen = this.store.selection?.block === item.block;
-    const { block: id, to, fill: full, scheduled, refs, hash, touch } = item;
-    const key = [id, to, full, scheduled, refs, hash, item.text.length, touch, chosen].join(" ");
+    const { block: id, to, fill: full, scheduled, refs, hash, uncomputed, touch } = item;
+    const shown = [id, to, full, scheduled, refs, hash, uncomputed, item.text.length, touch, chosen];
+    const key = shown.join(" ");
     if (row.__shown === key) return;
     row.__shown = key;
     const [logical, range, content, fill, block] = row.children;
@@ -126,9 +128,11 @@ export class LogicalTable {
     setText(button, refs > 1 ? `${id} ×${refs}` : String(id));
     const held = refs > 1 ? `, held by ${refs} requests` : "";
     const known = hash ? `hash ${hash}` : "no hash yet";
-    button.title = `measured: physical block ${id}${held}, ${known}`;
+    const wrong = uncomputed ? `; ${UNCOMPUTED}` : "";
+    button.title = `measured: physical block ${id}${held}, ${known}${wrong}`;
     setAttribute(row, "data-touch", OUTLINES.find(([bit]) => item.touch & bit)?.[1] ?? null);
     row.classList.toggle("is-hashed", item.hash !== "");
+    row.classList.toggle("is-uncomputed", uncomputed);
     row.classList.toggle("is-selected", chosen);
   }
 

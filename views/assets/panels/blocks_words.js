@@ -1,6 +1,7 @@
 // @ts-check
 /** One block in words. */
 import { COMPUTED_HOW } from "../core/computed.js";
+import { UNCOMPUTED } from "../words/events.js";
 import { plural, quote } from "../words/format.js";
 import { TOUCH, USED } from "./blocks_model.js";
 
@@ -15,7 +16,10 @@ export const OUTLINES = [
   [TOUCH.evicted, "evicted", "bad", "×"],
   [TOUCH.freed, "freed", "text", "dash"],
   [TOUCH.uncached, "uncached", "warn", "−"],
+  [TOUCH.uncomputed, "uncomputed", "warn", "!"],
 ];
+/** Outlines that are rare: they stand in the list of a step only where it has them. */
+export const RARE = new Set(["uncached", "uncomputed"]);
 
 const KIND_WORDS = [
   "free and empty",
@@ -45,6 +49,7 @@ export function blockLines(facts, model) {
         : `${plural(facts.place, "block")} before it in the free queue`,
     );
   if (facts.hash) lines.push(`hash ${facts.hash}`);
+  if (facts.uncomputed) lines.push(UNCOMPUTED);
   const bits = model.marks.get(facts.id) ?? 0;
   const did = OUTLINES.filter(([bit]) => bits & bit).map(([, name]) => name);
   if (did.length) lines.push(`in this step: ${did.join(", ")}`);
@@ -68,6 +73,7 @@ export function factRows(facts, blockSize) {
   add("owners", owners.join(", ") || "nobody");
   add("references", String(facts.refs));
   add("hash", facts.hash || "none");
+  if (facts.uncomputed) add("content", "never computed");
   if (facts.kind === USED) {
     const value = fillWords(facts, blockSize);
     const formula = `its owner's tokens - logical index × block size; ${COMPUTED_HOW}`;
@@ -78,6 +84,6 @@ export function factRows(facts, blockSize) {
       facts.place === 0 ? "first: given next" : `${plural(facts.place, "block")} before it`;
     rows.push({ name: "free queue", value: before, truth: "derived", how: "its place, counted" });
   }
-  if (facts.text) add("content", quote(facts.text, 140));
+  if (facts.text) add(facts.uncomputed ? "promised" : "content", quote(facts.text, 140));
   return rows;
 }

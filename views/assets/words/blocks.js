@@ -1,6 +1,6 @@
 // @ts-check
 /** Blocks, in a sentence: taken, hit, evicted, cached, freed. */
-import { eventPhrase } from "./events.js";
+import { eventPhrase, uncomputedWords } from "./events.js";
 import { blockList, count, names, plural } from "./format.js";
 import { of, row, seqs, some } from "./parts.js";
 import { because, colon } from "./reasons.js";
@@ -29,7 +29,7 @@ export function blockParts(opening, events) {
       "hit cached ",
       of(events, "blocks_hit"),
       3,
-      (e) => `${blockList(e.facts.blocks)} for ${e.facts.request}`,
+      (e) => `${blockList(e.facts.blocks)} for ${e.facts.request}${uncomputedWords(e.facts)}`,
     ),
     evictedInWords(events),
     verb(
@@ -43,6 +43,12 @@ export function blockParts(opening, events) {
       of(events, "blocks_uncached"),
       2,
       (e) => `${blockList(e.facts.blocks)}${because(e.reason)}`,
+    ),
+    verb(
+      "left in the cache, never computed, ",
+      of(events, "blocks_left_uncomputed"),
+      2,
+      (e) => `${blockList(e.facts.blocks)} of ${e.facts.request}`,
     ),
     verb("freed ", of(events, "blocks_freed"), 4, freedWords),
     missedInWords(looked.filter((e) => e.facts.hit_tokens === 0)),

@@ -18,6 +18,9 @@ import { are, because, colon, reasonPhrase, unfamiliar } from "./reasons.js";
 /** @type {Record<string, string>} */
 export const SOURCES = { page: " from the page", http: " over HTTP" };
 
+/** What it means that a block has a hash and no KV. */
+export const UNCOMPUTED = "never computed, so whoever hits it reads what stood there before";
+
 /** @type {Record<string, (f: any, e: EventRecord) => string>} */
 export const EVENT_PHRASES = {
   request_submitted: (f) =>
@@ -39,7 +42,7 @@ export const EVENT_PHRASES = {
       : `cached${because(e.reason)}`),
   blocks_hit: (f) =>
     `${f.request} shares cached ${blockList(f.blocks)} ` +
-    `(${f.taken_from_free} taken out of the free queue)`,
+    `(${f.taken_from_free} taken out of the free queue)${uncomputedWords(f)}`,
   block_evicted: (f) =>
     `block ${f.block} loses its cached content ${f.hash.slice(0, 8)} and goes to ${f.request}`,
   blocks_allocated: (f, e) => `${f.request} gets ${blockList(f.blocks)}${because(e.reason)}`,
@@ -50,6 +53,9 @@ export const EVENT_PHRASES = {
   blocks_uncached: (f, e) =>
     `${f.request}'s ${blockList(f.blocks)} ${f.blocks.length === 1 ? "leaves" : "leave"} the ` +
     `prefix cache, never computed${because(e.reason)}`,
+  blocks_left_uncomputed: (f, e) =>
+    `${f.request}'s ${blockList(f.blocks)} ${f.blocks.length === 1 ? "stays" : "stay"} in the ` +
+    `prefix cache, ${UNCOMPUTED}${because(e.reason)}`,
   blocks_freed: (f) =>
     `${f.request} lets go of ${blockList(f.blocks)}; ${
       f.returned.length === f.blocks.length ? "all" : count(f.returned.length)
@@ -122,6 +128,13 @@ export const EVENT_PHRASES = {
     `${f.waiting} waiting`,
   engine_failed: (f) => stoppedWords(f.message),
 };
+
+/** What of a hit was never computed. @param {any} f of blocks_hit */
+export function uncomputedWords(f) {
+  if (f.uncomputed.length === 0) return "";
+  const all = f.uncomputed.length === f.blocks.length;
+  return all ? ", never computed" : `, of which ${blockList(f.uncomputed)} never computed`;
+}
 
 /** @param {any} f of token_sampled */
 function sampledToken(f) {

@@ -13,6 +13,9 @@ export const REASON_PHRASES = {
     `${needsWords(r)}${r.watermark > 0 ? "," : ""} and ${r.free} ${are(r.free)} free`,
   preempted_this_step: (r) =>
     `this step preempted ${plural(r.preempted, "request")}, so it gives out no more`,
+  moved_up: (r) =>
+    `${r.victim}, passed over before it, left the list of those running, and by number it was ` +
+    "asked already",
   chunking_off: (r) =>
     `chunked prefill is off: its ${plural(r.wants, "token")} must go at once, and the budget has ` +
     `${r.budget_left} left`,
