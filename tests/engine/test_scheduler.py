@@ -174,7 +174,7 @@ def test_blocks_left_uncomputed_are_told_of_until_they_go() -> None:
     assert left == [BlocksLeftUncomputed("low", hits[0].uncomputed)] and hits[0].uncomputed
     assert not uncomputed[0] and set(map(str, left[0].blocks)) in uncomputed
     pool = conformance.pool
-    pool.get_new_blocks(pool.get_num_free_blocks())
+    pool.get_new_blocks(pool.get_num_free_blocks(), "other")
     assert not any(block.uncomputed for block in pool.blocks)
 
 
