@@ -18,6 +18,7 @@ NAMES = (
     "logging_share",
     "scheduler",
     "old_ways",
+    "async_scheduling",
     "beside_vllm",
     "replay",
     "dtypes",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,8 +27,10 @@ from engine.events import (
     Phase,
     PrefixLookedUp,
     RequestPreempted,
+    RequestSubmitted,
     TokenAppended,
     TokenDropped,
+    TokensReturned,
 )
 from engine.metrics.stats import EngineStats
 from engine.model_loader import LoadedModel
@@ -36,7 +39,7 @@ from engine.output_processor import RequestLost, RequestStream
 from engine.outputs import ModelRunnerOutput, SchedulerOutput
 from engine.request import Request
 from engine.trace import Changes, State, Trace
-from engine.two_lanes import TwoLaneTrace
+from engine.two_lanes import Lane, TwoLaneTrace
 from tests.engine.tiny_configs import VOCAB, plain_greedy, tiny
 from tests.engine.traces import make_trace
 from tests.engine.watch import Watch
@@ -449,6 +452,7 @@ def test_a_pause_ends_the_phase_under_way_and_nothing_more(slow: Callable[..., A
     assert names(engine.trace)[-1] == "sample0"
     engine.run()
     assert len(list(stream)) == 4
+    wait_until(lambda: not engine.status.has_work)
     check_lanes(engine.trace)
 
 
@@ -588,6 +592,46 @@ def test_figures_are_those_of_the_whole_log(make: Make) -> None:
         assert getattr(engine.stats, name) == getattr(again, name)
     assert engine.stats.generation_tokens == 20
     assert engine.stats.num_free_blocks == engine.config.num_gpu_blocks - 1
+
+
+def test_a_submission_may_be_read_before_its_patch_is_there() -> None:
+    """A phase of the executor ends in between."""
+    trace = TwoLaneTrace(Driven(tiny("llama")).trace.header)
+    stats = EngineStats(trace, EngineConfig().resolve(512), "tiny")
+    trace.begin_phase(0, Phase.COMMAND)
+    trace.event(RequestSubmitted("r0", 3, 4, "test"))
+    trace.executor.begin_phase(0, Phase.EXECUTE)
+    trace.executor.end_phase({"engine": {"in_flight": {"0": "sample"}}})
+    stats.read()
+    trace.end_phase({"requests": {"r0": {"parent": "p"}}})
+    stats.read()
+    assert stats.requests["r0"].parent == "p"
+
+
+def test_both_lanes_write_one_sequence() -> None:
+    trace = TwoLaneTrace(make_trace().header, max_records=1_000)
+    switching = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def write(lane: TwoLaneTrace | Lane) -> None:
+        for step in range(3_000):
+            lane.begin_phase(step, Phase.EXECUTE)
+            lane.event(TokensReturned(step))
+            lane.end_phase({})
+
+    try:
+        threads = [threading.Thread(target=write, args=(w,)) for w in (trace, trace.executor)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(switching)
+    base = trace.header.base_seq
+    assert base > 0 and trace.next_seq == 12_000
+    assert [record.seq for record in trace.records] == list(range(base, 12_000))
+    times = [record.t_us for record in trace.records]
+    assert times == sorted(times)
 
 
 def test_the_log_lets_go_of_its_oldest_records_while_both_write(
