@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from weakref import WeakMethod
 
 from engine.async_core import AsyncEngineCore, ExecutorFailed
-from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.config import MAX_CACHE_SALT, ConfigError, EngineConfig, SamplingParams
 from engine.core import EngineCore, Runner
 from engine.engine_thread import EngineThread, EngineThreadStopped
 from engine.events import (
@@ -88,11 +88,12 @@ class RequestRefusedError(ValueError):
 
 
 class Submission(NamedTuple):
-    """What somebody asks for: a prompt, how it is continued, and how urgent it is."""
+    """What somebody asks for: a prompt, how it is continued, how urgent it is, who may share it."""
 
     prompt: Prompt
     params: SamplingParams = SamplingParams()
     priority: int = 0
+    cache_salt: str = ""  # cached blocks are shared with requests of the same salt alone
 
 
 class Encoded(NamedTuple):
@@ -102,6 +103,7 @@ class Encoded(NamedTuple):
     token_ids: list[int]
     params: SamplingParams
     priority: int
+    cache_salt: str
 
 
 class EngineStatus(NamedTuple):
@@ -162,12 +164,13 @@ class AsyncLLM:
         params: SamplingParams | None = None,
         source: str = "page",
         priority: int = 0,
+        cache_salt: str = "",
     ) -> RequestStream:
         """Hand a request in; its output comes through the stream, which always ends.
 
         Raises ConfigError (field "prompt" or "messages"), RequestRefusedError, EngineError.
         """
-        asked = Submission(prompt, params or SamplingParams(), priority)
+        asked = Submission(prompt, params or SamplingParams(), priority, cache_salt)
         return self.submit_many([asked], source)[0]
 
     async def submit_async(
@@ -176,9 +179,10 @@ class AsyncLLM:
         params: SamplingParams | None = None,
         source: str = "http",
         priority: int = 0,
+        cache_salt: str = "",
     ) -> RequestStream:
         """`submit`, without holding a thread while the engine is busy."""
-        asked = Submission(prompt, params or SamplingParams(), priority)
+        asked = Submission(prompt, params or SamplingParams(), priority, cache_salt)
         return (await self.submit_many_async([asked], source))[0]
 
     def submit_many(
@@ -214,11 +218,12 @@ class AsyncLLM:
     def _encode_all(self, submissions: Sequence[Submission]) -> list[Encoded]:
         encoded = []
         for place, one in enumerate(submissions, start=1):
+            check_salt(one.cache_salt)
             try:
                 text, token_ids = self.encode(one.prompt)
             except RequestRefusedError as refusal:
                 raise refusal.within(place, len(submissions)) from None
-            encoded.append(Encoded(text, token_ids, one.params, one.priority))
+            encoded.append(Encoded(text, token_ids, *one[1:]))
         return encoded
 
     def encode(self, prompt: Prompt) -> tuple[str, list[int]]:
@@ -557,6 +562,7 @@ class AsyncLLM:
                 # is preempted first: in a small pool they take turns at that for ever.
                 arrival_time + index * 1e-6,
                 parent=key if several else "",
+                cache_salt=item.cache_salt,
             )
             self.outputs.add_request(request, source, stream, index)
             self.core.add_request(request, source)
@@ -842,6 +848,15 @@ def check_text(text: str, field: str) -> None:
             "characters",
             field=field,
         ) from None
+
+
+def check_salt(cache_salt: str) -> None:
+    """Raise ConfigError where this is no salt; "" is none."""
+    check_text(cache_salt, "cache_salt")
+    if len(cache_salt) > MAX_CACHE_SALT:
+        raise ConfigError(
+            f"cache_salt: it has {len(cache_salt)} characters, and may have {MAX_CACHE_SALT}",
+        )
 
 
 def check_token_ids(token_ids: list[int], vocab_size: int) -> None:

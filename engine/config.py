@@ -17,6 +17,7 @@ MAX_STOP_TOKENS = 64
 MAX_SEQUENCES = 16  # of one request (vLLM takes 16,384)
 MAX_LOGPROBS = 20  # as vLLM's max_logprobs
 MAX_BIASED_TOKENS = 1_024
+MAX_CACHE_SALT = 1_024  # characters
 MAX_BIAS = 100.0
 MAX_ERRORS = 10  # named in one message; a client may have sent a thousand wrong values
 

@@ -229,10 +229,16 @@ def update_block_hashes(request: Request, block_size: int) -> None:
     """Hash the full blocks of the request's known tokens that have no hash yet.
 
     A block's hash covers its tokens and, through its parent's, all before it (SHA-256, as in
-    vLLM; unlike there the chain starts from a fixed value, so that hashes can be compared).
+    vLLM; unlike there the chain starts from a fixed value, so that hashes can be compared). A
+    request's salt goes into the first one, and so no block of it is one of another salt.
     """
     hashes, tokens = request.block_hashes, request.all_token_ids
     for start in range(len(hashes) * block_size, len(tokens) - block_size + 1, block_size):
-        parent = hashes[-1] if hashes else b""
+        parent = hashes[-1] if hashes else salt_hash(request.cache_salt)
         content = array("q", tokens[start : start + block_size]).tobytes()
         hashes.append(hashlib.sha256(parent + content).digest())
+
+
+def salt_hash(cache_salt: str) -> bytes:
+    """What stands for the parent of a first block."""
+    return hashlib.sha256(cache_salt.encode()).digest() if cache_salt else b""

@@ -33,6 +33,7 @@ class Request:
         "arrival_time",
         "async_tokens_to_discard",
         "block_hashes",
+        "cache_salt",
         "eos_token_ids",
         "finish_reason",
         "hit_tokens",
@@ -60,6 +61,7 @@ class Request:
         priority: int = 0,
         arrival_time: float = 0.0,
         parent: str = "",
+        cache_salt: str = "",
     ):
         self.request_id = request_id
         self.sampling_params = sampling_params
@@ -67,6 +69,7 @@ class Request:
         self.priority = priority
         self.arrival_time = arrival_time
         self.parent = parent  # id of the request of n sequences that this is one of
+        self.cache_salt = cache_salt  # cached blocks are shared under the same one alone; "": none
         self.num_prompt_tokens = len(prompt_token_ids)
         self.all_token_ids = list(prompt_token_ids)  # grows by `append_output_token` alone
         self.num_tokens = self.num_prompt_tokens  # known: prompt and output so far

@@ -287,6 +287,8 @@ def request_constants(request: Request) -> Changes:
     }
     if request.parent:
         record["parent"] = request.parent
+    if request.cache_salt:
+        record["cache_salt"] = request.cache_salt
     return record
 
 

@@ -24,6 +24,7 @@ from pydantic_core import PydanticCustomError
 
 from engine.config import (
     MAX_BIASED_TOKENS,
+    MAX_CACHE_SALT,
     MAX_LOGPROBS,
     MAX_STOP_STRINGS,
     MAX_STOP_TOKENS,
@@ -159,9 +160,17 @@ class GenerationRequest(BaseModel):
     stop: StrictStr | StopStrings | None = None
     stop_token_ids: StopTokens | None = None
     ignore_eos: StrictBool = False
-    priority: StrictInt = Field(0, ge=-(2**31), lt=2**31)
+    priority: StrictInt = Field(0, ge=-(2**63), lt=2**63)
+    cache_salt: StrictStr | None = Field(None, max_length=MAX_CACHE_SALT)
     stream: StrictBool | None = None
     stream_options: StreamOptions | None = None
+
+    @field_validator("cache_salt", mode="before")
+    @classmethod
+    def _not_an_empty_salt(cls, value: Any) -> Any:
+        if value is not None and (not isinstance(value, str) or not value):
+            raise PydanticCustomError("no_salt", "must be a non-empty string, or left out")
+        return value
 
     @field_validator("logit_bias", mode="before")
     @classmethod

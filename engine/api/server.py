@@ -26,7 +26,8 @@ from engine.api.event_stream import EventStream
 from engine.api.metrics import metrics_of
 from engine.api.page import create_page_api
 from engine.api.protocol import ApiError, ChatRequest, CompletionRequest, GenerationRequest
-from engine.async_llm import AsyncLLM, Submission
+from engine.async_llm import AsyncLLM, Prompt, Submission
+from engine.config import SamplingParams
 from engine.sessions import Sessions
 
 DISCONNECT_POLL = 0.25  # seconds
@@ -88,7 +89,7 @@ def create_openai_api(sessions: Sessions) -> FastAPI:
     async def completions(body: CompletionRequest, request: Request) -> Response:
         engine = await checked_engine(sessions, request, body)
         params = body.sampling_params()
-        asked = [Submission(prompt, params, body.priority) for prompt in body.prompts()]
+        asked = [submission(body, prompt, params) for prompt in body.prompts()]
         streams = await until_left(request, engine.submit_many_async(asked))
         return await respond(request, body, CompletionAnswer(engine, streams, body))
 
@@ -98,7 +99,7 @@ def create_openai_api(sessions: Sessions) -> FastAPI:
         messages = [message.plain() for message in body.messages]
         # Without a limit an answer may be as long as the model's context; the engine caps it.
         params = body.sampling_params(engine.config.max_model_len or 1)
-        asked = [Submission(messages, params, body.priority)]
+        asked = [submission(body, messages, params)]
         streams = await until_left(request, engine.submit_many_async(asked))
         return await respond(request, body, ChatAnswer(engine, streams, body))
 
@@ -122,6 +123,11 @@ async def checked_engine(sessions: Sessions, request: Request, body: GenerationR
             param="priority",
         )
     return engine
+
+
+def submission(body: GenerationRequest, prompt: Prompt, params: SamplingParams) -> Submission:
+    """One of the body's prompts as the engine takes it."""
+    return Submission(prompt, params, body.priority, body.cache_salt or "")
 
 
 def check_model(name: str, engine: AsyncLLM) -> None:

@@ -243,6 +243,9 @@ def bearer(key: str) -> dict[str, str]:
         ({"stream_options": {"include_usage": True}}, "stream_options"),
         ({"stream": True, "stream_options": {"includeusage": True}}, "stream_options"),
         ({"priority": 3}, "priority"),
+        ({"cache_salt": ""}, "cache_salt"),
+        ({"cache_salt": 7}, "cache_salt"),
+        ({"cache_salt": "s" * 1025}, "cache_salt"),
         ({"n": 0}, "n"),
         ({"n": 17}, "n"),
         ({"n": 2, "temperature": 0}, "n"),
@@ -588,6 +591,20 @@ def test_priorities_go_where_the_policy_knows_them(server: Server) -> None:
         body = {"prompt": "a", "max_tokens": 1, "priority": -3}
         assert client.post("/v1/completions", json=body).status_code == 200
     assert engine.trace.state()["requests"]["r0"]["priority"] == -3
+
+
+def test_a_cache_salt_keeps_cached_blocks_to_itself(server: Server) -> None:
+    key, engine = server.session()
+    engine.run()
+    with server.client(key) as client:
+        for body in ({}, {"cache_salt": "mine"}, {"cache_salt": None}, {"cache_salt": "mine"}):
+            asked = {"prompt": "a" * 40, "max_tokens": 1, **body}
+            assert client.post("/v1/completions", json=asked).status_code == 200
+        half = client.post("/v1/completions", content=b'{"prompt": "a", "cache_salt": "\\ud800"}')
+    requests = engine.trace.state()["requests"]
+    assert [requests[f"r{n}"]["hit_tokens"] for n in range(4)] == [0, 0, 32, 32]
+    assert [requests[f"r{n}"].get("cache_salt") for n in range(4)] == [None, "mine", None, "mine"]
+    assert half.status_code == 400 and "cache_salt: " in half.json()["error"]["message"]
 
 
 def test_no_model_yet_is_a_503_and_health_says_how_far_it_is() -> None:

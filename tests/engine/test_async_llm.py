@@ -592,6 +592,32 @@ def test_sequences_share_the_blocks_of_their_prompt(make: Make) -> None:
     assert look_ups == [0, 12, 12]
 
 
+def test_blocks_are_shared_under_the_same_salt_alone(make: Make) -> None:
+    engine = make(block_size=4)
+    prompt, params = list(range(5, 18)), SamplingParams(max_tokens=6, temperature=0.0)
+    hits, texts = [], set()
+    for salt in ("", "mine", "mine", "yours", ""):
+        stream = engine.submit(prompt, params, cache_salt=salt)
+        while engine.num_unfinished:
+            engine.step()
+        record = engine.trace.state()["requests"][stream.request_id]
+        hits.append(record["hit_tokens"])
+        texts.add(tuple(record["output_token_ids"].values()))
+    assert hits == [0, 0, 12, 0, 12] and len(texts) == 1
+    with pytest.raises(ConfigError, match="cache_salt: it has 2000 characters, and may have 1024"):
+        engine.submit("a", params, cache_salt="s" * 2000)
+
+
+def test_the_sequences_of_a_request_share_its_salt(make: Make) -> None:
+    engine = make(block_size=4)
+    params = SamplingParams(max_tokens=2, n=2, seed=1)
+    engine.submit(list(range(5, 18)), params, cache_salt="mine")
+    engine.step()
+    requests = engine.trace.state()["requests"].values()
+    assert [request["cache_salt"] for request in requests] == ["mine"] * 2
+    assert sorted(request["hit_tokens"] for request in requests) == [0, 12]
+
+
 def test_sequences_of_one_priority_do_not_preempt_each_other_for_ever(make: Make) -> None:
     engine = make(
         block_size=4,

@@ -156,6 +156,11 @@ def _request_fields(fields: state.Fields, llm: AsyncLLM | None) -> None:
         _number(fields, "n", "sequences of each")
     with right:
         _number(fields, "priority", description, disabled=not by_priority)
+    st.text_input(
+        "cache_salt: shares cached blocks only with the same salt",
+        fields.first["cache_salt"],
+        key=fields.key("cache_salt"),
+    )
     _text(fields, "system", "Shared beginning: a chat's system message, or before each prompt", 120)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.async_llm import Submission
+from engine.async_llm import Prompt, Submission
 from engine.config import ConfigError, SamplingParams
 
 Mode = Literal["prompt", "chat"]
@@ -53,6 +53,7 @@ class Draft:
     n: int | None = 1
     system: str = ""
     priority: int | None = 0
+    cache_salt: str = ""
     sampling: SamplingFields = SamplingFields()
 
 
@@ -61,8 +62,8 @@ def compose(draft: Draft) -> list[Submission]:
     texts = _texts(draft)
     copies = _copies(draft, len(texts))
     params = sampling_params(draft.sampling, draft.n)
-    priority = draft.priority or 0
-    return [_submission(draft, text, params, priority) for text in texts for _ in range(copies)]
+    rest = (params, draft.priority or 0, draft.cache_salt)
+    return [Submission(_prompt(draft, text), *rest) for text in texts for _ in range(copies)]
 
 
 def sampling_params(fields: SamplingFields, n: int | None = 1) -> SamplingParams:
@@ -164,10 +165,10 @@ def _copies(draft: Draft, texts: int) -> int:
     return copies
 
 
-def _submission(draft: Draft, text: str, params: SamplingParams, priority: int) -> Submission:
+def _prompt(draft: Draft, text: str) -> Prompt:
     if draft.mode == "prompt":
-        return Submission(draft.system + text, params, priority)
+        return draft.system + text
     messages = [{"role": "user", "content": text}]
     if draft.system.strip():
         messages.insert(0, {"role": "system", "content": draft.system.strip()})
-    return Submission(messages, params, priority)
+    return messages

@@ -29,6 +29,8 @@ def test_lines_and_copies_multiply_in_order_and_blank_lines_are_none() -> None:
     got = compose(Draft("a\n\n  \nb", split="lines", copies=2, priority=3))
     assert [item.prompt for item in got] == ["a", "a", "b", "b"]
     assert {item.priority for item in got} == {3}
+    salted = compose(Draft("a", copies=2, cache_salt=" s "))
+    assert {item.cache_salt for item in salted} == {" s "} and {i.cache_salt for i in got} == {""}
 
 
 def test_a_shared_beginning_is_put_in_front_of_a_prompt() -> None:

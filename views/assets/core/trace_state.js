@@ -54,6 +54,7 @@ const REQUEST = {
   hit_tokens: whole(0),
   max_tokens: whole(0),
   priority: number,
+  cache_salt: text,
   prompt: text,
   source: text,
   finish_reason: text,

@@ -4,7 +4,7 @@ import { COMPUTED_HOW, computedAt } from "../core/computed.js";
 import { FIRST_HOW, LAST_HOW, meanHow, timingOf } from "../core/timing.js";
 import { hasTexts, outputPieces, promptPieces } from "../core/tokens.js";
 import { UNCOMPUTED } from "../words/events.js";
-import { blockList, count, micros, plural, ranges, visible } from "../words/format.js";
+import { blockList, count, micros, plural, quote, ranges, visible } from "../words/format.js";
 import { el, reconcile } from "./dom.js";
 import { setTruth, truth } from "./truth.js";
 
@@ -174,6 +174,10 @@ export function requestRows(store, id, request) {
     ...timeRows(store, id),
   ];
   if (request.priority) rows.push(measured("priority", String(request.priority)));
+  if (request.cache_salt) {
+    const shared = "in the hash of the first block: blocks are shared under the same salt alone";
+    rows.push(measured("cache_salt", quote(request.cache_salt, 40), shared));
+  }
   return rows;
 }
 
