@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -13,6 +16,7 @@ from benchmarks.scheduler import (
     PROMPT_TOKENS,
     PROMPTS,
     Modelless,
+    some_prompts,
 )
 from engine.core import EngineCore
 from engine.events import BlockEvicted, Event, RequestPreempted, RequestScheduled
@@ -72,3 +76,46 @@ def test_the_pressure_evicts_and_preempts() -> None:
     kinds = {item.kind for item in facts(engine.core, RequestScheduled)}
     assert kinds == {"new", "running", "resumed"}
     assert facts(engine.core, RequestPreempted)
+
+
+def work_of(run: Callable[[], object]) -> int:
+    """How many of Python's instructions it takes: the same on any machine, however busy."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        run()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def decoding(batch: int, num_gpu_blocks: int, waiting: int = 0) -> Modelless:
+    """An engine in decode, none of whose requests wants a block in the next step."""
+    engine = Modelless(num_gpu_blocks)
+    engine.decode(batch, 8, 99, steps=3)
+    if waiting:
+        seats = {"max_num_seqs": batch}
+        engine.core.scheduler.config = engine.core.config.model_copy(update=seats)
+        engine.add(some_prompts(batch, waiting, 8), max_tokens=9)
+        engine.core.step()
+    return engine
+
+
+def test_a_step_costs_as_much_more_as_it_has_more_requests() -> None:
+    of_2, of_4, of_14 = (work_of(decoding(batch, 256).core.step) for batch in (2, 4, 14))
+    assert of_4 > of_2 and of_14 - of_4 == 5 * (of_4 - of_2)
+
+
+def test_a_step_costs_the_same_whatever_the_pool_and_however_many_wait() -> None:
+    small, large = (work_of(decoding(4, blocks).core.step) for blocks in (64, 65_536))
+    assert small == large
+    few, many = (work_of(decoding(4, 256, waiting).core.step) for waiting in (1, 50))
+    assert few == many
