@@ -117,13 +117,13 @@ class StateRecorder:
     def take_changes(self) -> Changes:
         """What changed since the last call, as a JSON Merge Patch."""
         moved = bool(self.pool.touched or self.scheduler.touched)  # else the queues are the same
-        parts = {
-            "blocks": self._block_changes(),
-            "requests": self._request_changes(),
-            "queues": self._queue_changes() if moved else {},
-            "counters": self._counter_changes(),
-            "contiguous": self._contiguous_changes(),
-        }
+        self.forgotten = []
+        parts = {"counters": self._counter_changes()}
+        if moved or self.scheduler.progressed:  # as in two or three of a step's phases
+            parts["blocks"] = self._block_changes()
+            parts["requests"] = self._request_changes()
+            parts["queues"] = self._queue_changes() if moved else {}
+            parts["contiguous"] = self._contiguous_changes()
         return {name: changes for name, changes in parts.items() if changes}
 
     def _block_changes(self) -> Changes:
