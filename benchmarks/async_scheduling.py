@@ -14,6 +14,7 @@ from benchmarks.harness.figures import Figure, figure
 from benchmarks.harness.pairs import by_turns
 from engine.async_llm import AsyncLLM, MakeRunner, make_model_runner
 from engine.config import EngineConfig, SamplingParams
+from engine.core import RunnerRequest
 from engine.engine_thread import EngineThread
 from engine.events import EXECUTOR_PHASES, Patch, Phase, Record
 from engine.garbage import keep_what_is_here
@@ -61,6 +62,10 @@ class Device:
 
     def drop_requests(self, request_ids: set[str]) -> None:
         """Nobody takes a request back."""
+
+    def known_requests(self) -> dict[str, RunnerRequest]:
+        """It keeps none."""
+        return {}
 
     def take_changes(self) -> Changes:
         """It has no state."""

@@ -14,7 +14,7 @@ from benchmarks.harness.effort import Effort
 from benchmarks.harness.figures import Figure, at_most, figure
 from benchmarks.harness.pairs import by_turns
 from engine.config import EngineConfig, SamplingParams
-from engine.core import EngineCore
+from engine.core import EngineCore, RunnerRequest
 from engine.garbage import keep_what_is_here
 from engine.outputs import ModelRunnerOutput, SchedulerOutput
 from engine.request import Request
@@ -57,6 +57,10 @@ class StandIn:
 
     def drop_requests(self, request_ids: set[str]) -> None:
         """Nobody takes a request back."""
+
+    def known_requests(self) -> dict[str, RunnerRequest]:
+        """It looks at the scheduler's own."""
+        return {}
 
     def take_changes(self) -> Changes:
         """It has no state."""

@@ -124,6 +124,18 @@ class AsyncEngineCore(EngineCore):
         """Whether the executor is at rest."""
         return self._job is None
 
+    @property
+    def unprepared(self) -> list[SchedulerOutput]:
+        """Batches that the runner knows nothing of yet."""
+        return [step.output for step in self.in_flight if step.next_phase is Phase.PREPARE]
+
+    def sampled_ahead(self, request_id: str) -> tuple[int, ...]:
+        """Tokens of a request that the runner has and the scheduler is yet to hear of."""
+        run = [step for step in self.in_flight if step.next_phase is Phase.UPDATE]
+        return tuple(
+            token for step in run for token in step.sampled.sampled_token_ids.get(request_id, ())
+        )
+
     # -- the engine lane ------------------------------------------------------------------------
 
     def _engine_phase(self) -> Phase:
@@ -255,7 +267,12 @@ class AsyncEngineCore(EngineCore):
         self._released = False
 
     def _stop_executor(self) -> None:
-        """Hold, and wait until the phase under way has ended."""
+        self.rest()
+        if self.failure is not None:
+            raise self.failure
+
+    def rest(self) -> None:
+        """Hold, and wait until the phase under way has ended; the next turn goes on."""
         with self._hand_over:
             self._released = False
             job = self._job
@@ -264,5 +281,3 @@ class AsyncEngineCore(EngineCore):
                 self._job = None
             else:
                 wait([job])
-        if self.failure is not None:
-            raise self.failure

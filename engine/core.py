@@ -7,7 +7,7 @@ are made one at a time, each logs what it did, and each ends with the patch of w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from engine.config import EngineConfig
@@ -31,6 +31,18 @@ NO_STEP = SchedulerOutput((), 0, 0, (), ())
 NO_TOKENS = ModelRunnerOutput({})
 
 
+class RunnerRequest(Protocol):
+    """What a runner keeps of a request that it was told of."""
+
+    @property
+    def token_ids(self) -> Sequence[int]:
+        """Prompt and output so far."""
+
+    @property
+    def block_ids(self) -> Sequence[int]:
+        """Its block table."""
+
+
 class Runner(Protocol):
     """What runs the model (`engine/model_runner.py`), or stands in for it in a conformance run."""
 
@@ -45,6 +57,9 @@ class Runner(Protocol):
 
     def drop_requests(self, request_ids: set[str]) -> None:
         """Forget requests in the middle of a step; the rest of the step goes on without them."""
+
+    def known_requests(self) -> Mapping[str, RunnerRequest]:
+        """What it keeps of requests, by id; nothing where it looks at the scheduler's own."""
 
     def take_changes(self) -> Changes:
         """What changed of its part of the state since the last call."""
@@ -115,6 +130,9 @@ class EngineCore:
 
     def hold(self) -> None:
         """Nothing more may run by itself; here nothing does."""
+
+    def rest(self) -> None:
+        """`hold`, and wait until nothing runs."""
 
     @property
     def awaits_executor(self) -> bool:
@@ -249,6 +267,37 @@ class EngineCore:
             self.runner.drop_requests(gone)
         self.scheduler_output = output
         self.sampled = self.sampled.only(kept)
+
+    # -- what scheduler and runner have yet to hear of each other ---------------------------------
+
+    @property
+    def unprepared(self) -> list[SchedulerOutput]:
+        """Batches that the runner knows nothing of yet."""
+        return [self.scheduler_output] if self.next_phase is Phase.PREPARE else []
+
+    def untold_requests(self) -> set[str]:
+        """Requests that were admitted, preempted or finished since the runner's last `prepare`."""
+        scheduler = self.scheduler
+        untold = {*scheduler.preempted_req_ids, *scheduler.finished_req_ids}
+        for output in self.unprepared:
+            untold.update(output.preempted_req_ids, output.finished_req_ids)
+            untold.update(entry.request_id for entry in output.scheduled if entry.data is not None)
+        return untold
+
+    def num_untold_blocks(self, request_id: str) -> int:
+        """Blocks at the end of a request's table that the runner knows nothing of."""
+        return sum(
+            len(entry.new_block_ids)
+            for output in self.unprepared
+            for entry in output.scheduled
+            if entry.request_id == request_id
+        )
+
+    def sampled_ahead(self, request_id: str) -> tuple[int, ...]:
+        """Tokens of a request that the runner has and the scheduler is yet to hear of."""
+        if self.next_phase is not Phase.UPDATE:
+            return ()
+        return self.sampled.sampled_token_ids.get(request_id, ())
 
     def command(self, changes: Changes) -> None:
         """Log what the front end says of itself, under "engine": its mode, its rate."""

@@ -8,7 +8,7 @@ the logits, `sample_tokens` chooses. Counterpart in vLLM 0.26.0:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -427,6 +427,10 @@ class ModelRunner:
     def snapshot(self) -> State:
         """The graphs that this engine has used, by size."""
         return {"graphs": dict(self._graphs_told)}
+
+    def known_requests(self) -> Mapping[str, CachedRequestState]:
+        """The requests that it was told of and that have not ended since."""
+        return self.requests
 
     # -- between phases -------------------------------------------------------------------------
 

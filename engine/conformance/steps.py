@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from engine.conformance.driver import MAX_STEPS, Driver, Line
 from engine.conformance.workload import Sampler, Workload, WorkloadError
-from engine.core import NO_STEP, EngineCore
+from engine.core import NO_STEP, EngineCore, RunnerRequest
 from engine.events import Phase
 from engine.outputs import ModelRunnerOutput, SchedulerOutput
 from engine.request import Request
@@ -66,6 +66,10 @@ class FormulaRunner:
 
     def drop_requests(self, request_ids: set[str]) -> None:
         """Not needed: a workload aborts before a step or after its tokens are sampled."""
+
+    def known_requests(self) -> dict[str, RunnerRequest]:
+        """It keeps neither tokens nor block tables."""
+        return {}
 
     def take_changes(self) -> Changes:
         """It has no state."""

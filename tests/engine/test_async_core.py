@@ -16,6 +16,7 @@ from engine.async_core import AsyncEngineCore, ExecutorFailed
 from engine.async_llm import AsyncLLM, EngineError
 from engine.async_scheduler import AsyncScheduler
 from engine.config import EngineConfig, SamplingParams
+from engine.core import RunnerRequest
 from engine.engine_thread import EngineThread
 from engine.events import (
     EXECUTOR_PHASES,
@@ -369,6 +370,9 @@ class SlowRunner:
 
     def drop_requests(self, request_ids: set[str]) -> None:
         raise AssertionError("nothing is taken out of a scheduled step")
+
+    def known_requests(self) -> dict[str, RunnerRequest]:
+        return {}
 
     def take_changes(self) -> Changes:
         return {}

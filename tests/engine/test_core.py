@@ -24,7 +24,7 @@ from tests.engine.workloads import RECORDED, workload_path, workloads
 
 
 def watch(core: EngineCore) -> None:
-    Watch(core.trace, core.scheduler, core.state)
+    Watch.of(core)
 
 
 @pytest.mark.parametrize("name", RECORDED)

@@ -6,34 +6,77 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.conformance import Conformance, load_workload
+from engine.config import EngineConfig, SamplingParams
 from engine.core import EngineCore
-from engine.integrity import RULES, check_integrity
-from engine.request import RequestStatus
+from engine.events import Phase
+from engine.integrity import RULES, LogReader, check_integrity
+from engine.kv_cache_manager import KVCacheBlock
+from engine.model_loader import LoadedModel
+from engine.request import Request, RequestStatus
 from engine.scheduler import Scheduler
-from tests.engine.workloads import workload_path
+from tests.engine.hashing_runner import HashingRunner
+from tests.engine.traces import make_trace
 
 
-def busy_core() -> EngineCore:
-    """Requests run with shared and private blocks, others wait, and some blocks are cached."""
-    conformance = Conformance(load_workload(workload_path("25-random-e"))[0])
-    for _ in conformance.steps():
-        scheduler = conformance.scheduler
-        tables = scheduler.kv_cache_manager.req_to_blocks.values()
-        if len(scheduler.running) >= 2 and scheduler.waiting.head and min(map(len, tables)) >= 2:
-            return conformance.core
-    raise AssertionError("the workload has no such step")
+@pytest.fixture
+def core(tiny_model: LoadedModel) -> EngineCore:
+    """Two run with shared and private blocks, one waits for a seat, another has just come."""
+    config = EngineConfig(block_size=4, num_gpu_blocks=24, max_num_seqs=2).resolve(64)
+    trace = make_trace(config)
+    core = EngineCore(config, HashingRunner(tiny_model, config, trace), trace)
+    for key, last in (("a", 50), ("b", 51), ("c", 52)):
+        params = SamplingParams(temperature=0.0, max_tokens=20, ignore_eos=True)
+        core.add_request(Request(key, [*range(10, 18), last], params))
+    for _ in range(3):
+        core.step()
+    core.add_request(Request("d", [7], SamplingParams()))
+    return core
 
 
-def test_a_sound_engine_violates_nothing() -> None:
-    assert check_integrity(busy_core()) == []
+def test_a_sound_engine_violates_nothing(core: EngineCore) -> None:
+    report = check_integrity(core)
+    assert report.violations == []
+    assert report.checked == {
+        "one_place": 23,
+        "ref_count": 23,
+        "leaks": 23,
+        "queue": 23 - 4 + 3,  # free blocks: two of the prefix are shared; and three requests
+        "hash_map": 2,
+        "null_block": 1,
+        "tables": 2,
+        "tokens": 3,
+        "requests": 3,
+        "runner": 2,
+        "log": sum(map(len, core.state().values())),
+    }
+
+
+def test_every_phase_of_a_step_is_sound(core: EngineCore) -> None:
+    """The runner knows less than the scheduler before `prepare`, and more before `update`."""
+    log = LogReader(core.trace)
+    for _ in range(30 * 7):
+        core.step_phase()
+        if core.next_phase is Phase.EXECUTE and core.step_index == 9:
+            core.abort_requests(["a"])
+        report = check_integrity(core, log)
+        assert not report.violations
+        assert report.checked["runner"] or core.step_index > 20
+
+
+def test_a_reader_goes_on_where_the_log_was_folded(core: EngineCore) -> None:
+    log = LogReader(core.trace)
+    for _ in range(3):
+        assert log.state() == core.state()
+        core.step()
+        core.trace._fold_oldest(len(core.trace.records))
+        core.step()
 
 
 def free_a_held_block(s: Scheduler) -> None:
     s.kv_cache_manager.block_pool.free_block_queue.append(held_block(s))
 
 
-def held_block(s: Scheduler):  # type: ignore[no-untyped-def]
+def held_block(s: Scheduler) -> KVCacheBlock:
     return next(iter(s.kv_cache_manager.req_to_blocks.values()))[-1]
 
 
@@ -97,8 +140,27 @@ def lose_a_request(s: Scheduler) -> None:
     s.requests.popitem()
 
 
+def lose_a_block_and_its_count(s: Scheduler) -> None:
+    """Its table is gone, and nobody gave it back: counts and tables agree."""
+    key, table = s.kv_cache_manager.req_to_blocks.popitem()
+    for block in table:
+        block.ref_cnt -= 1
+
+
+def submit_twice(s: Scheduler) -> None:
+    assert s.running.head is not None
+    twin = Request("a", [1], SamplingParams())
+    twin.status = RequestStatus.WAITING
+    s.waiting.append(twin)
+
+
 def change_unseen(s: Scheduler) -> None:
     s.counters.generation_tokens += 1
+
+
+def free_a_block_unseen(s: Scheduler) -> None:
+    s.kv_cache_manager.block_pool.free_block_queue.popleft()
+    s.kv_cache_manager.block_pool.touched.clear()
 
 
 @pytest.mark.parametrize(
@@ -118,10 +180,60 @@ def change_unseen(s: Scheduler) -> None:
         (compute_the_unknown, "tokens"),
         (misname_a_status, "requests"),
         (lose_a_request, "requests"),
+        (submit_twice, "requests"),
+        (lose_a_block_and_its_count, "leaks"),
         (change_unseen, "log"),
+        (free_a_block_unseen, "log"),
     ],
 )
-def test_a_broken_rule_is_named(damage: Callable[[Scheduler], None], rule: str) -> None:
-    core = busy_core()
+def test_a_broken_rule_is_named(
+    core: EngineCore, damage: Callable[[Scheduler], None], rule: str
+) -> None:
     damage(core.scheduler)
-    assert rule in {violation.rule for violation in check_integrity(core)} <= RULES.keys()
+    assert rule in {violation.rule for violation in check_integrity(core).violations}
+
+
+def forget_a_block(core: EngineCore) -> None:
+    core.runner.requests["b"].block_ids.pop()
+
+
+def keep_an_old_block(core: EngineCore) -> None:
+    core.runner.requests["b"].block_ids[0] = 23
+
+
+def lose_a_token(core: EngineCore) -> None:
+    core.runner.requests["b"].token_ids.pop()
+
+
+def change_a_token(core: EngineCore) -> None:
+    core.runner.requests["b"].token_ids[3] = 99
+
+
+def remember_the_gone(core: EngineCore) -> None:
+    core.runner.requests["gone"] = core.runner.requests["b"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [forget_a_block, keep_an_old_block, lose_a_token, change_a_token, remember_the_gone],
+)
+def test_a_runner_that_went_astray_is_named(
+    core: EngineCore, damage: Callable[[EngineCore], None]
+) -> None:
+    damage(core)
+    (violation,) = check_integrity(core).violations
+    assert violation.rule == "runner"
+    assert violation.request == ("gone" if damage is remember_the_gone else "b")
+
+
+def test_a_violation_says_which_block_or_request(core: EngineCore) -> None:
+    key = held_block(core.scheduler).block_id
+    count_a_holder_too_many(core.scheduler)
+    found = {violation.rule: violation for violation in check_integrity(core).violations}
+    assert found["ref_count"].block == found["log"].block == key
+    assert found["ref_count"].message == f"block {key} counts 2 holders, 1 tables have it"
+    assert found["log"].message.startswith(f"blocks.{key}.ref_cnt differs")
+
+
+def test_the_rules_are_those_that_are_counted(core: EngineCore) -> None:
+    assert list(check_integrity(core).checked) == list(RULES)
