@@ -439,6 +439,31 @@ def test_waste_is_the_formula_of_claim_2(page: Page) -> None:
     assert shown.get_attribute("data-truth") == "derived"
 
 
+def test_who_runs_is_named_in_the_colours_of_the_pool_and_can_be_chosen(page: Page) -> None:
+    from playwright.sync_api import expect
+
+    trace = workload_trace("04-mixed-budget")
+    cursor = last_of_step(trace, 5)
+    running = memory_of(trace, cursor).running
+    state = fold(trace.header.state, trace.records[: cursor + 1])
+    show(page, "blocks", trace, cursor)
+    chips = page.locator(".gbp-holder")
+    blocks = [len(state["requests"][key]["block_table"]) for key in running]
+    words = [f"{key}{n} block{'s' * (n > 1)}" for key, n in zip(running, blocks, strict=True)]
+    assert chips.all_text_contents() == words and len(running) > 1
+    for key, chip in zip(running, chips.all(), strict=True):
+        chip.click()
+        expect(chip).to_have_attribute("aria-pressed", "true")
+        expect(page.locator(".gbp-table h3")).to_contain_text(f"Block table of {key} ")
+        colours = """([key, swatch]) => {
+          const mark = document.createElement("i");
+          mark.style.background = harness.colours.requestColour(key, "light");
+          return [mark.style.background, swatch.style.background];
+        }"""
+        wanted, found = page.evaluate(colours, [key, chip.locator("i").element_handle()])
+        assert wanted == found
+
+
 def beside(page: Page, trace: Trace, cursor: int = -1) -> None:
     """The panel of the KV cache with the old ways on show."""
     show(page, "blocks", trace, cursor)

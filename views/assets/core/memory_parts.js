@@ -28,8 +28,8 @@ export const PAGED = "paged";
 export function memoryAt(state, config) {
   const blockSize = config.block_size ?? 16;
   const size = Math.max(0, (config.num_gpu_blocks ?? 1) - 1) * blockSize;
-  const running = queue(state, "running");
-  const waiting = queue(state, "waiting");
+  const running = queueOf(state, "running");
+  const waiting = queueOf(state, "waiting");
   /** @type {Known} */
   const known = {
     state,
@@ -44,8 +44,11 @@ export function memoryAt(state, config) {
   return { ...known, ways: [...ways, paged(known)] };
 }
 
-/** @param {any} state @param {string} name @returns {string[]} */
-function queue(state, name) {
+/**
+ * The requests that run, or wait, in order.
+ * @param {any} state @param {"running" | "waiting"} name @returns {string[]}
+ */
+export function queueOf(state, name) {
   const { head, length = 0 } = state.queues?.[name] ?? {};
   const found = [];
   for (let id = head; id !== undefined && found.length < length; id = state.requests?.[id]?.next)

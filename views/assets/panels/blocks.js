@@ -6,6 +6,7 @@ import { setTruth, truth } from "../page/truth.js";
 import { requestColour } from "../words/colours.js";
 import { eventPhrase } from "../words/events.js";
 import { count, percent, plural, ranges } from "../words/format.js";
+import { Holders } from "./blocks_holders.js";
 import { USED, blockFacts, model, sentence, waste } from "./blocks_model.js";
 import { PoolPlane } from "./blocks_pool.js";
 import { LogicalTable } from "./blocks_table.js";
@@ -35,6 +36,7 @@ class BlocksPanel {
     this.pool = new PoolPlane(store, this.element);
     this.table = new LogicalTable(store);
     this.ways = new WaysView(store, this.element);
+    this.holders = new Holders(store);
     this.stats = el("dl", { class: "gbp-stats" });
     this.choices = [false, true].map((ways) =>
       el("button", {
@@ -90,6 +92,7 @@ class BlocksPanel {
         this.ways.sentence,
         el("div", { class: "gbp-choices", role: "group", "aria-label": "Show" }, ...this.choices),
       ),
+      this.holders.element,
       this.columns,
       this.below,
       this.ways.element,
@@ -142,6 +145,7 @@ class BlocksPanel {
     const colours = this.redraw.colours.get();
     if (beside) {
       this.sentence.update(sentence(store));
+      this.holders.update(colours.theme);
       this.ways.update(colours, this.redraw.size(this.ways.gauge).width);
       return;
     }
@@ -150,6 +154,7 @@ class BlocksPanel {
     this.drawPool();
     this.sentence.update(this.data.sentence);
     this.drawStats(this.data);
+    this.holders.update(colours.theme);
     this.table.update(this.data, colours.theme);
     if (force) this.linesKey = "";
     this.drawTouches(this.data);

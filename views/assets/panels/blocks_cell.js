@@ -6,6 +6,9 @@ import { haloText, hatch, roundRect } from "./canvas.js";
 
 /** @import { Pool } from "./blocks_model.js" */
 
+/** From this share on the fill lies behind the whole of a block's name. */
+const NAME_COVERED = 0.7;
+
 /**
  * @param {CanvasRenderingContext2D} c @param {number} id @param {number} kind @param {number} x
  * @param {number} y @param {number} side @param {any} colours
@@ -67,7 +70,7 @@ export function drawUsed(c, pool, id, x, y, side, hues, colours) {
     drawSecond(c, x, y, side, radius, hues[pool.second[id]] ?? colours.muted);
   if (side < 12) return;
   const on = onRequestColour(colours.theme);
-  if (share === 1) drawName(c, id, x, y, side, on, colours);
+  if (share >= NAME_COVERED) drawName(c, id, x, y, side, on, colours);
   else drawName(c, id, x, y, side, colours.text, colours, colours.panel);
   if (pool.hashed[id]) hashMark(c, x, y, side, share === 1 ? on : hue);
   if (pool.refs[id] > 1) drawCount(c, pool.refs[id], x, y, side, colours);
