@@ -93,6 +93,7 @@ class Origins:
         self._own_hits: dict[str, int] = {}  # blocks of its own content at its latest look-up
         self._victims: tuple[int, tuple[str, ...]] = (-1, ())  # of which step
         self._prompts: dict[str, list[int]] = {}
+        self._salts: dict[str, str] = {}
         self._outputs: defaultdict[str, list[int]] = defaultdict(list)
         self._begin(header.state, header.base_seq - 1)
         for record in records:
@@ -155,6 +156,7 @@ class Origins:
     def _take_request(self, key: str, changes: Changes, seq: int) -> None:
         if "prompt_token_ids" in changes:
             self._prompts[key] = changes["prompt_token_ids"]
+            self._salts[key] = changes.get("cache_salt", "")
         if "prev" in changes or key not in self._ahead:
             self._ahead[key].append((seq, changes.get("prev") or ""))
 
@@ -259,14 +261,18 @@ class Origins:
         return self._parting(facts.request, reason.block, following) or {"miss": "new"}
 
     def _parting(self, request: str, index: int, following: Iterable[int]) -> Numbers:
-        """The first token that differs from the cached block that has most tokens in common."""
-        tokens = self._tokens(request, index)
+        """The first token that differs from the cached block that has most tokens in common.
+
+        Content of another salt is no nearer for having some; it has to have them all.
+        """
+        tokens, salt = self._tokens(request, index), self._salts.get(request)
         most, nearest, theirs = -1, -1, tokens
         for block in following:
             content = self._content[block]
             others = self._tokens(content.request, content.logical)
             same = num_common(tokens, others)
-            if others and same > most:
+            may_hit = self._salts.get(content.request) == salt or same == len(tokens)
+            if others and may_hit and same > most:
                 most, nearest, theirs = same, block, others
         if not tokens or nearest < 0:
             return {}
@@ -343,6 +349,7 @@ class Origins:
         return {"blocks": blocks}
 
     def _enter(self, block: int, content: Content) -> None:
+        self._leave(block, "replaced", content.step, "")  # never, but in a log that is none
         self._content[block] = content
         self._copies[content.hash][block] = None
         self._following[content.parent][block] = None

@@ -30,13 +30,14 @@ from engine.vllm_symbols import Symbol, decided_by
 if TYPE_CHECKING:
     from engine.trace import Trace
 
-# Which events tell a decision about a request, and which. (`allocation_failed` is none: what
-# follows from it, a preemption or a stop, has its numbers.)
+# Which events tell a decision, and which. (`allocation_failed` is none: what follows from it, a
+# preemption or a stop, has its numbers.)
 DECISIONS = {
     "request_submitted": "submitted",
     "request_refused": "refused",
     "request_arrived": "queued",
     "request_aborted": "aborted",
+    "prefix_cache_reset": "reset",
     "prefix_looked_up": "looked_up",
     "blocks_hit": "hit",
     "block_evicted": "evicted",

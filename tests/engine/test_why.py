@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 
+from engine.async_llm import AsyncLLM
+from engine.config import SamplingParams
 from engine.conformance import AsyncConformance, Conformance, Workload, load_workload
 from engine.events import (
     FACTS_BY_TYPE,
@@ -403,6 +405,17 @@ def test_a_first_miss_names_the_tokens_that_differ_from_the_nearest_content() ->
     assert (numbers["position"], numbers["token"], numbers["other_token"]) == (11, 33, 23)
     assert numbers["other"] == "r1"
     assert told(trace, "r2", 2, "hit").numbers["holders"] == ("r0", "r1")
+
+
+def test_a_first_miss_tells_of_another_salt(make: Callable[..., AsyncLLM]) -> None:
+    llm = make(block_size=8)
+    params = SamplingParams(max_tokens=1)
+    for text, salt in (("Once upon a time", "a"), ("Once upon a time", "b"), ("Once more", "c")):
+        llm.submit(text, params, cache_salt=salt)
+        llm.step()
+    missed = [told(llm.trace, f"r{n}", n, "looked_up").numbers for n in range(3)]
+    assert [numbers["miss"] for numbers in missed] == ["new", "salted", "new"]
+    assert missed[1]["other"] == "r0"
 
 
 def test_a_first_miss_tells_that_the_content_was_evicted() -> None:

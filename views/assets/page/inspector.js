@@ -5,6 +5,7 @@
  */
 import { aboutOf } from "../boxes/about.js";
 import { Moment, liveOf } from "../boxes/live.js";
+import { RequestHistory, blockHistory, stepHistory } from "../core/history.js";
 import { traceIndex } from "../core/trace_index.js";
 import { blockFacts, poolAt } from "../panels/blocks_model.js";
 import { factRows } from "../panels/blocks_words.js";
@@ -13,6 +14,7 @@ import { eventPhrase } from "../words/events.js";
 import { plural } from "../words/format.js";
 import { el, icon, reconcile, setAttribute, setText } from "./dom.js";
 import { CandidatesPart } from "./inspector_candidates.js";
+import { HistoryPart } from "./inspector_history.js";
 import {
   chips,
   fillRows,
@@ -39,7 +41,7 @@ import { setTruth, truth, withFigures } from "./truth.js";
 
 const CLOSE = "M4 2.6 8 6.6l4-4L13.4 4l-4 4 4 4-1.4 1.4-4-4-4 4L2.6 12l4-4-4-4z";
 const MOST_EVENTS = 60;
-const MOST_HISTORY = 120;
+const MOST_DECISIONS = 20;
 /** @type {Record<string, string>} */
 const STATUS_TONES = {
   finished: "ok",
@@ -288,6 +290,7 @@ export class Inspector {
       parts.head,
       parts.status,
       parts.gone,
+      ...parts.history.elements,
       el("h3", { text: "Prompt" }),
       parts.prompt,
       el("h3", { text: "Output so far" }),
@@ -298,8 +301,6 @@ export class Inspector {
       el("h3", { text: "Block table" }),
       parts.table,
       el("p", {}, parts.abort),
-      el("h3", { text: "What happened to it" }),
-      parts.history,
     );
     return () => this.refreshRequest(id, parts);
   }
@@ -328,8 +329,15 @@ export class Inspector {
       candidates: new CandidatesPart(),
       rows: el("dl", { class: "gb-rows" }),
       table: el("p", { class: "gb-code" }),
-      history: el("ul", { class: "gb-list" }),
+      history: this.requestHistory(id),
     };
+  }
+
+  /** @param {string} id */
+  requestHistory(id) {
+    const history = new RequestHistory(id);
+    const read = (/** @type {number} */ most) => history.read(this.store, most);
+    return new HistoryPart(this.store, "Why it stands as it does", read, { request: id });
   }
 
   /** @param {string} id @param {ReturnType<Inspector["requestParts"]>} parts */
@@ -353,9 +361,8 @@ export class Inspector {
     parts.abort.hidden = !store.live || !request || request.status === "finished";
     setAttribute(parts.abort, "disabled", store.canCommand ? null : "");
     parts.abort.title = store.whyNoCommand;
+    parts.history.update();
     const events = traceIndex(store).historyOf(store, id);
-    const note = (/** @type {EventRecord} */ event) => `step ${event.step} · ${event.phase}`;
-    this.fillEvents(parts.history, events, MOST_HISTORY, note);
     parts.candidates.update(events.findLast((event) => event.type === "token_sampled"));
   }
 
@@ -372,15 +379,19 @@ export class Inspector {
   showBlock(id) {
     const rows = el("dl", { class: "gb-rows" });
     const holders = el("div", { class: "gb-links" });
+    const read = (/** @type {number} */ most) => blockHistory(this.store, id, most);
+    const history = new HistoryPart(this.store, "Why it holds what it holds", read, { block: id });
     this.body.append(
       this.head(`Block ${id}`, "of the KV pool"),
       el("h3", { text: "Live state" }),
       rows,
       el("h3", { text: "Held by" }),
       holders,
+      ...history.elements,
     );
     return () => {
       const { store } = this;
+      history.update();
       const pool = poolAt(store);
       const known = id < pool.size;
       const facts = known ? blockFacts(store, pool, id) : null;
@@ -417,6 +428,8 @@ export class Inspector {
           : "Select a box to see what the document says of it, and what it is connected with.",
       }),
     );
+    const history = page.live ? this.stepHistory() : null;
+    if (history) this.body.append(...history.elements);
     for (const card of page.cards ?? []) {
       this.body.append(
         el(
@@ -431,7 +444,16 @@ export class Inspector {
     this.body.append(el("h3", { text: "How to read the numbers" }), truthLegend());
     if (page.meta?.title)
       this.body.append(el("h3", { text: "Document" }), el("p", { text: page.meta.title }));
-    return () => {};
+    return () => history?.update();
+  }
+
+  /** What was decided in the step on show, in order. */
+  stepHistory() {
+    const { store } = this;
+    const read = (/** @type {number} */ most) =>
+      stepHistory(store, store.entryOnShow()?.step ?? -1, most);
+    const about = { most: MOST_DECISIONS, rest: "decision" };
+    return new HistoryPart(store, "Why this step looks as it does", read, about);
   }
 
   // -- shared parts ------------------------------------------------------------------------------

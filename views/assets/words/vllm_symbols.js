@@ -1,0 +1,65 @@
+// @ts-check
+/** Where vLLM 0.26.0 decides what an event tells. The counterpart of engine/vllm_symbols.py. */
+
+/** @import { EventRecord } from "../core/records.js" */
+
+/** @typedef {{path: string, name: string, first: number, last: number}} SourceSymbol a function */
+
+const TAG = "https://github.com/vllm-project/vllm/blob/v0.26.0";
+
+const SCHEDULER = "vllm/v1/core/sched/scheduler.py";
+const MANAGER = "vllm/v1/core/kv_cache_manager.py";
+const POOL = "vllm/v1/core/block_pool.py";
+const OUTPUTS = "vllm/v1/engine/output_processor.py";
+const INPUTS = "vllm/v1/engine/input_processor.py";
+
+/** @param {string} path @param {string} name @param {number} first @param {number} last */
+const symbol = (path, name, first, last) => ({ path, name, first, last });
+
+const SCHEDULE = symbol(SCHEDULER, "Scheduler.schedule", 425, 1191);
+const FINISH = symbol(SCHEDULER, "Scheduler.finish_requests", 2144, 2205);
+const ALLOCATE = symbol(MANAGER, "KVCacheManager.allocate_slots", 283, 504);
+
+/** By type of event, or by type and reason. @type {Record<string, SourceSymbol>} */
+export const DECIDED_BY = {
+  request_submitted: symbol("vllm/v1/engine/async_llm.py", "AsyncLLM.add_request", 280, 398),
+  request_refused: symbol(INPUTS, "InputProcessor._validate_prompt_len", 387, 432),
+  request_arrived: symbol(SCHEDULER, "Scheduler.add_request", 2120, 2142),
+  request_aborted: FINISH,
+  prefix_cache_reset: symbol(POOL, "BlockPool.reset_prefix_cache", 761, 795),
+  prefix_looked_up: symbol(MANAGER, "KVCacheManager.get_computed_blocks", 207, 281),
+  blocks_hit: symbol(POOL, "BlockPool.touch", 702, 717),
+  block_evicted: symbol(POOL, "BlockPool._maybe_evict_cached_block", 679, 700),
+  blocks_allocated: symbol(POOL, "BlockPool.get_new_blocks", 647, 677),
+  allocation_failed: ALLOCATE,
+  blocks_cached: symbol(POOL, "BlockPool.cache_full_blocks", 225, 342),
+  blocks_left_uncomputed: SCHEDULE,
+  blocks_freed: symbol(POOL, "BlockPool.free_blocks", 719, 740),
+  request_scheduled: SCHEDULE,
+  request_passed_over: SCHEDULE,
+  request_preempted: SCHEDULE,
+  "request_preempted reset_requested": symbol(
+    SCHEDULER,
+    "Scheduler.reset_prefix_cache",
+    2326,
+    2374,
+  ),
+  admission_stopped: SCHEDULE,
+  "admission_stopped does_not_fit": ALLOCATE,
+  token_dropped: symbol(SCHEDULER, "Scheduler.update_from_output", 1589, 1960),
+  request_finished: symbol("vllm/v1/core/sched/utils.py", "check_stop", 94, 130),
+  "request_finished stop_string": symbol(OUTPUTS, "OutputProcessor.process_outputs", 586, 708),
+  "request_finished client_aborted": FINISH,
+};
+
+/** @param {EventRecord} event @returns {SourceSymbol|null} null where vLLM has no counterpart */
+export function decidedBy({ type, reason }) {
+  const exact = `${type} ${reason?.code ?? ""}`;
+  if (Object.hasOwn(DECIDED_BY, exact)) return DECIDED_BY[exact];
+  return Object.hasOwn(DECIDED_BY, type) ? DECIDED_BY[type] : null;
+}
+
+/** @param {SourceSymbol} symbol */
+export function symbolUrl({ path, first, last }) {
+  return `${TAG}/${path}#L${first}-L${last}`;
+}
