@@ -33,12 +33,10 @@ from benchmarks.scheduler import (
     Modelless,
     some_prompts,
 )
-from engine.events import Phase
 from engine.garbage import keep_what_is_here
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = ("num_gpu_blocks", "max_num_batched_tokens", "max_num_seqs", "max_model_len")
-TIMED = (Phase.ARRIVE, Phase.SCHEDULE, Phase.UPDATE)  # the model's and the client's are not
 TURN = 10  # steps of one side before it is the other's turn
 GOAL = at_most(1.0)
 
@@ -81,22 +79,14 @@ class Ours:
         return clock.read()
 
     def steps(self, count: int) -> list[Step]:
-        """Whole steps, of which some phases are timed."""
+        """Whole steps, of which what decides is timed."""
         return [self._step() for _ in range(count)]
 
     def _step(self) -> Step:
-        core, clock = self.engine.core, Clock()
-        while core.next_phase is not Phase.OUTPUT:
-            timed = core.next_phase in TIMED
-            if timed:
-                clock.go()
-            core.step_phase()
-            if timed:
-                clock.stop()
-        given = core.scheduler_output.total_num_scheduled_tokens
-        core.step_phase()
-        cpu, wall = clock.read()
-        return Step(cpu, wall, given, len(core.scheduler.running), len(core.scheduler.waiting))
+        cpu, wall = self.engine.timed_step().read()
+        given = self.engine.runner.output.total_num_scheduled_tokens
+        scheduler = self.engine.core.scheduler
+        return Step(cpu, wall, given, len(scheduler.running), len(scheduler.waiting))
 
     def settle(self) -> None:
         """As the server does."""

@@ -10,11 +10,13 @@ from functools import partial
 from typing import NamedTuple
 
 from benchmarks.engines import NoTrace, UnloggedCore
+from benchmarks.harness.clock import Clock
 from benchmarks.harness.effort import Effort
 from benchmarks.harness.figures import Figure, at_most, figure
 from benchmarks.harness.pairs import by_turns
 from engine.config import EngineConfig, SamplingParams
 from engine.core import EngineCore, RunnerRequest
+from engine.events import Phase
 from engine.garbage import keep_what_is_here
 from engine.outputs import ModelRunnerOutput, SchedulerOutput
 from engine.request import Request
@@ -31,7 +33,9 @@ EXACT_POOL = 1 + PROMPTS * (PROMPT_TOKENS // 16 + 1)
 PRESSURE_POOL, PRESSURE_REQUESTS = 1_600, 288  # the seats are 256, so some always wait
 PRESSURE_WARM_STEPS, PRESSURE_STEPS = 100, 150
 
+BACKLOG, FEW = 5_000, 1  # requests that wait behind 32 running ones
 GOAL = at_most(1.2)
+DECIDING = (Phase.ARRIVE, Phase.SCHEDULE, Phase.UPDATE)
 
 
 class StandIn:
@@ -74,11 +78,13 @@ class StandIn:
 class Modelless:
     """An engine that only decides, with its log or without."""
 
-    def __init__(self, num_gpu_blocks: int, *, logged: bool = True) -> None:
+    def __init__(
+        self, num_gpu_blocks: int, *, seats: int = max(BATCHES), logged: bool = True
+    ) -> None:
         config = EngineConfig(
             num_gpu_blocks=num_gpu_blocks,
             max_num_batched_tokens=PROMPTS * PROMPT_TOKENS,
-            max_num_seqs=max(BATCHES),
+            max_num_seqs=seats,
             max_model_len=min(MAX_MODEL_LEN, (num_gpu_blocks - 1) * 16),
         )
         runner = StandIn()
@@ -86,6 +92,7 @@ class Modelless:
             self.core = EngineCore(config, runner, Trace(trace_header(config)))
         else:
             self.core = UnloggedCore(config, runner, NoTrace(trace_header(config)))
+        self.runner = runner
         runner.requests = self.core.scheduler.requests
         self.count = 0  # of requests so far
 
@@ -103,7 +110,23 @@ class Modelless:
             self.core.step()
 
     def step(self) -> float:
-        """Run a step; the microseconds of this thread that it took."""
+        """Run a step; the microseconds of this thread that its decisions took."""
+        return self.timed_step().cpu
+
+    def timed_step(self) -> Clock:
+        """Run a step; how long its decisions took, whatever is logged of them included."""
+        clock, phase = Clock(), None
+        while phase is not Phase.OUTPUT:
+            if self.core.next_phase in DECIDING:
+                clock.go()
+                phase = self.core.step_phase()
+                clock.stop()
+            else:
+                phase = self.core.step_phase()
+        return clock
+
+    def whole_step(self) -> float:
+        """Run a step; the microseconds of this thread that all of it took."""
         began = time.thread_time()
         self.core.step()
         return (time.thread_time() - began) * 1e6
@@ -157,6 +180,7 @@ def measure(effort: Effort) -> list[Figure]:
         *pressure(effort.samples(PRESSURE_STEPS)),
         growth(effort.samples(DECODE_STEPS)),
         pool_size(effort.samples(SMALL_STEPS)),
+        backlog(effort.samples(DECODE_STEPS)),
     ]
 
 
@@ -164,13 +188,17 @@ def decode(batch: int, count: int) -> list[Figure]:
     """Steps of `batch` requests that each get a token."""
     both = WithAndWithout.of(LARGE_POOL)
     for engine in both:
-        engine.decode(batch, 64, 64 + count, steps=4)
+        engine.decode(batch, 64, 64 + 2 * count, steps=4)
     keep_what_is_here()
     pairs = by_turns(both.logged.step, both.silent.step, count)
-    figures = log_figures(f"{batch} running", pairs)
+    whole = by_turns(both.logged.whole_step, both.silent.whole_step, count)
+    figures = [
+        *log_figures(f"{batch} running", pairs),
+        *log_figures(f"{batch} running, whole step", whole),
+    ]
     if batch == max(BATCHES):
         slowest = max(a for a, _ in pairs)
-        figures.append(figure(f"{batch} running, slowest step with log", "µs", [slowest]))
+        figures.append(figure(f"{batch} running, slowest with log", "µs", [slowest]))
     return figures
 
 
@@ -221,6 +249,17 @@ def pool_size(count: int) -> Figure:
     keep_what_is_here()
     pairs = by_turns(large.step, small.step, count)
     return figure("pool of 65,536 blocks / 64", "x", [a / b for a, b in pairs], GOAL)
+
+
+def backlog(count: int) -> Figure:
+    """Whether it matters how many wait."""
+    seats = 32
+    long, short = Modelless(LARGE_POOL, seats=seats), Modelless(LARGE_POOL, seats=seats)
+    for engine, waiting in ((long, BACKLOG), (short, FEW)):
+        engine.decode(seats + waiting, 64, 64 + count, steps=4)
+    keep_what_is_here()
+    pairs = by_turns(long.step, short.step, count)
+    return figure("5,000 waiting behind 32 / 1", "x", [a / b for a, b in pairs], GOAL)
 
 
 def log_figures(name: str, pairs: list[tuple[float, float]]) -> list[Figure]:
