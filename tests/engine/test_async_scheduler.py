@@ -152,7 +152,7 @@ def test_the_place_of_a_victim_that_got_nothing_is_skipped() -> None:
     driver = drive(last, *others, policy="priority", num_gpu_blocks=11, enable_prefix_caching=False)
     list(driver.steps())
     assert [e for e in events(driver, RequestPassedOver) if e[1] == MovedUp("a")] == [
-        (RequestPassedOver("skipped", behind=1), MovedUp("a"))
+        (RequestPassedOver("skipped", behind=0), MovedUp("a"))
     ]
 
 
