@@ -208,10 +208,8 @@ class OutputProcessor:
         """One request's tokens; returns the stop string that ended it, with its index."""
         finish_reason, stop_reason = output.finish_reason, output.stop_reason
         first = state.index == 0 and not state.output_pieces
-        if first and output.new_token_ids and not state.request.num_preemptions:
-            # Later hits are on the request's own output after a preemption, and other sequences
-            # hit what the first one left.
-            state.stream.num_cached_tokens = state.request.hit_tokens
+        if first and output.new_token_ids:  # other sequences hit what the first one left
+            state.stream.num_cached_tokens = state.request.num_cached_tokens
         text = "".join(self._add_tokens(state, output))
         index = state.detokenizer.stop_index
         stop = None if index is None else (state.request.sampling_params.stop[index], index)

@@ -38,6 +38,7 @@ class Request:
         "finish_reason",
         "hit_tokens",
         "next",
+        "num_cached_tokens",
         "num_computed_tokens",
         "num_output_placeholders",
         "num_preemptions",
@@ -78,6 +79,7 @@ class Request:
         self.async_tokens_to_discard = 0  # in flight and void: the cache was reset
         self.num_preemptions = 0
         self.hit_tokens = 0  # prefix hit at the latest admission
+        self.num_cached_tokens = 0  # at the first one; later hits are on what it computed itself
         self.block_hashes: list[bytes] = []  # of the full blocks of all_token_ids
         self.status = RequestStatus.SUBMITTED
         self.finish_reason: FinishReason | None = None

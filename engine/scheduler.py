@@ -310,6 +310,7 @@ class Scheduler:
         request.status = RequestStatus.RUNNING
         request.num_computed_tokens = request.hit_tokens = hit_tokens
         if kind == "new":
+            request.num_cached_tokens = hit_tokens
             self.counters.prompt_tokens += request.num_prompt_tokens
         data = NewRequestData(
             tuple(request.all_token_ids), request.num_prompt_tokens, request.sampling_params

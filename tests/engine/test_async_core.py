@@ -317,6 +317,24 @@ def test_clients_are_told_the_same(make: Make) -> None:
     assert any(reason == "stop" and isinstance(stop, int) for reason, stop in stops)
 
 
+def test_a_prefix_hit_is_told_of_who_was_preempted_with_its_first_token_in_flight(
+    make: Make,
+) -> None:
+    engine = make(async_scheduling=True, block_size=4, num_gpu_blocks=5, max_num_batched_tokens=16)
+    prompt = list(range(10, 18))
+    engine.submit(prompt, GREEDY.model_copy(update={"max_tokens": 8}))
+    while names(engine.trace)[-1:] != ["schedule3"]:
+        engine.step_phase()
+    late = engine.submit([*prompt, 18], GREEDY)
+    while names(engine.trace)[-1:] != ["schedule5"]:  # the first one needs a block
+        engine.step_phase()
+    assert [fact.request for fact in facts(engine.trace, RequestPreempted)] == ["r1"]
+    assert late.get_nowait() is None
+    while engine.status.has_work:
+        engine.step_phase()
+    assert len(list(late)) == 4 and late.num_cached_tokens == 8
+
+
 @pytest.mark.parametrize("async_scheduling", [False, True])
 def test_min_tokens_beyond_the_models_length_end_with_length(
     make: Make, async_scheduling: bool
@@ -555,6 +573,23 @@ def test_a_slow_rate_shows_the_phases_of_both_lanes_one_by_one(make: Make) -> No
     ]
 
 
+def test_a_run_that_is_slowed_down_goes_on_by_phases(slow: Callable[..., AsyncLLM]) -> None:
+    runner = SlowRunner(gate_open=False)
+    engine = slow(runner)
+    engine.submit("hello", ENDLESS)
+    engine.run()
+    wait_until(lambda: runner.forwards == 1)
+    engine.run(4)
+    runner.gate.set()
+    wait_until(lambda: "update2" in names(engine.trace))
+    found = names(engine.trace)
+    first = found.index("update1")
+    assert found[first : first + 8] == [
+        *("update1", "output1", "arrive3", "schedule3"),
+        *("prepare2", "execute2", "sample2", "update2"),
+    ]
+
+
 def test_a_rate_paces_the_outcomes(slow: Callable[..., AsyncLLM]) -> None:
     engine = slow(SlowRunner())
     stream = engine.submit("hello", GREEDY)
@@ -610,6 +645,20 @@ def test_a_submission_may_be_read_before_its_patch_is_there() -> None:
     trace.end_phase({"requests": {"r0": {"parent": "p"}}})
     stats.read()
     assert stats.requests["r0"].parent == "p"
+
+
+def test_no_record_gets_in_between_a_number_and_its_place() -> None:
+    trace = TwoLaneTrace(make_trace().header)
+    other = threading.Thread(target=lambda: trace.event(TokensReturned(0)))
+
+    def slowly(seq: int, t_us: int) -> Patch:
+        other.start()
+        other.join(0.1)
+        return Patch(seq, 0, Phase.EXECUTE, {}, None, t_us)
+
+    trace.append(slowly)
+    other.join()
+    assert [(type(record), record.seq) for record in trace.records] == [(Patch, 0), (Event, 1)]
 
 
 def test_both_lanes_write_one_sequence() -> None:
