@@ -7,25 +7,29 @@
  * @typedef {{line: string, short?: string, quiet?: boolean, meter?: number, meterHow?: string,
  *   rows: LiveRow[]}} Live
  */
+import { entryOfLane } from "../core/lanes.js";
 import { USED_HOW, poolUse } from "../core/pool.js";
 import { bytes, count, micros, percent, plural } from "../words/format.js";
 
-/** @import { EventRecord } from "../core/records.js" */
+/** @import { EventRecord, Lane } from "../core/records.js" */
 /** @import { Store } from "../core/store.js" */
 /** @import { Status } from "../core/trace_index.js" */
 /** @import { TruthKind } from "../page/truth.js" */
 
 const NOT_YET = "not yet in this step";
 
-/** What the boxes share: the state and the events of the step at the cursor, by type. */
+/** What runs a step: boxes of the executor's thread, where there are two. */
+const EXECUTOR = new Set(["gpu-runner", "cuda-graph", "paged-attn", "physical-vram", "shared-gqa"]);
+
+/** What boxes share: the state and the events of the step at the cursor, by type. */
 export class Moment {
-  /** @param {Store} store */
-  constructor(store) {
+  /** @param {Store} store @param {Lane} lane whose step, where the two threads have one each */
+  constructor(store, lane) {
     this.header = store.header ?? { config: {}, model: {} };
     this.config = this.header.config ?? {};
     this.model = this.header.model ?? {};
     this.state = store.state ?? {};
-    this.entry = store.entryOnShow();
+    this.entry = entryOfLane(store, lane);
     /** @type {Map<string, EventRecord[]>} */
     this.events = new Map();
     for (const event of this.entry ? store.eventsOfStep(this.entry) : []) {
@@ -401,6 +405,16 @@ const BOXES = {
   "physical-vram": memory,
   "shared-gqa": groupedHeads,
 };
+
+/**
+ * The moment as it is for each box.
+ * @param {Store} store @returns {(name: string|null) => Moment}
+ */
+export function moments(store) {
+  const engine = new Moment(store, "engine");
+  const executor = store.overlaps ? new Moment(store, "executor") : engine;
+  return (name) => (EXECUTOR.has(name ?? "") ? executor : engine);
+}
 
 /** @param {string|null} name @param {Moment} now @returns {Live|null} null: nothing live here */
 export function liveOf(name, now) {

@@ -3,7 +3,8 @@
  * The one clock of the page: it moves the cursor through records that exist already, either to
  * play a recording or to let the eye follow what a live engine just did.
  *
- * Time is dealt out by phases: each phase of a step takes the same time, its records share it.
+ * Time is dealt out by phases: from the end of one to the end of the next it takes the same time,
+ * which the records in between share.
  */
 import { STEP_PHASES } from "./records.js";
 
@@ -115,15 +116,13 @@ export class Clock {
     const { store } = this;
     let left = phases;
     while (left > 0 && this.position < store.head) {
-      const at = store.phaseAt(Math.floor(this.position) + 1);
-      if (!at) break;
-      const size = at.phase.last - at.phase.first + 1;
-      const rest = (at.phase.last - this.position) / size;
+      const { last, size } = this.stretchAt(Math.floor(this.position) + 1);
+      const rest = (last - this.position) / size;
       if (rest > left) {
         this.position += left * size;
         return;
       }
-      this.position = at.phase.last;
+      this.position = last;
       left -= rest;
     }
   }
@@ -134,11 +133,20 @@ export class Clock {
     let phases = 0;
     let index = store.cursor + 1;
     while (index <= target && phases < 100) {
-      const at = store.phaseAt(index);
-      if (!at) break;
-      phases += (at.phase.last - index + 1) / (at.phase.last - at.phase.first + 1);
-      index = at.phase.last + 1;
+      const { last, size } = this.stretchAt(index);
+      phases += (last - index + 1) / size;
+      index = last + 1;
     }
     return phases;
+  }
+
+  /**
+   * The records from one end of a phase to the next, of whichever step.
+   * @param {number} index
+   */
+  stretchAt(index) {
+    const first = this.store.previousPhase(index) + 1;
+    const last = this.store.nextPhase(index - 1);
+    return { last, size: last - first + 1 };
   }
 }

@@ -23,14 +23,26 @@ export const STEP_PHASES = [
   "output",
 ];
 
+/** @typedef {"engine" | "executor"} Lane which of the two threads, where there are two */
+
+const EXECUTOR = new Set(["prepare", "execute", "sample"]);
+
+/** @param {string} phase @returns {Lane} */
+export function laneOf(phase) {
+  return EXECUTOR.has(phase) ? "executor" : "engine";
+}
+
 /**
- * "decode" where the one token it lacks is the one it generated last, else "prefill".
+ * "decode" where the one token it lacks is the one it generated last, else "prefill". Where steps
+ * overlap, that one may be in flight, and then it lacks none that is known.
  * @param {Record<string, any>} facts of a request_scheduled event
  * @param {number} [promptTokens]
  * @returns {"prefill" | "decode"}
  */
 export function shareKind(facts, promptTokens) {
-  if (facts.num_known_tokens - facts.num_computed_tokens !== 1) return "prefill";
+  const wanted = facts.num_known_tokens - facts.num_computed_tokens;
+  if (wanted < 1) return "decode";
+  if (wanted > 1) return "prefill";
   if (promptTokens !== undefined)
     return facts.num_known_tokens > promptTokens ? "decode" : "prefill";
   return facts.kind === "running" ? "decode" : "prefill";

@@ -3,17 +3,16 @@
  * The page's one store: the log as it came, a cursor into it, the state at the cursor, and what
  * is selected. Map, inspector, transport and panels read it and never keep a copy.
  *
- * @typedef {{phase: string, first: number, last: number}} PhaseSpan
- * @typedef {{step: number, first: number, last: number, phases: PhaseSpan[], command?: true}}
- *   StepEntry
  * @typedef {{component: string|null, request: string|null, block: number|null}} Selection
  */
 import { Clock } from "./clock.js";
 import { Timeline, copyState, mergePatch } from "./state.js";
+import { StepIndex } from "./steps.js";
 import { parseTrace } from "./trace_file.js";
 
 /** @import { PageDocument } from "./document.js" */
 /** @import { EventRecord, LogRecord } from "./records.js" */
+/** @import { PhaseSpan, StepEntry } from "./steps.js" */
 /** @import { EngineLink } from "./stream.js" */
 
 /** Beyond this the oldest records become part of the base state, as in the engine's own log. */
@@ -37,8 +36,7 @@ export class Store {
     this.records = [];
     this.cursor = -1;
     this.following = true;
-    /** @type {StepEntry[]} */
-    this.steps = [];
+    this.log = new StepIndex();
     this.view = "";
     /** @type {Selection} */
     this.selection = { component: null, request: null, block: null };
@@ -92,19 +90,33 @@ export class Store {
     return this.timeline.state;
   }
 
+  /** Steps, and the commands between them, in the order in which they began. */
+  get steps() {
+    return this.log.steps;
+  }
+
+  /** Whether this log's steps may overlap: the next one is scheduled while one is in flight. */
+  get overlaps() {
+    return this.header?.config?.async_scheduling === true;
+  }
+
+  /**
+   * At the cursor, the steps that are scheduled and whose output has not gone out, oldest first,
+   * each with its next phase. None where steps do not overlap.
+   * @returns {{step: number, next: string}[]}
+   */
+  get inFlight() {
+    const steps = this.state.engine?.in_flight ?? {};
+    return Object.keys(steps)
+      .map((step) => ({ step: Number(step), next: steps[step] }))
+      .sort((a, b) => a.step - b.step);
+  }
+
   /**
    * @param {number} index @returns {StepEntry|null} the step, or the commands, that record is in
    */
   stepAt(index) {
-    let low = 0;
-    let high = this.steps.length - 1;
-    if (index < 0 || high < 0 || index > this.steps[high].last) return null;
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (this.steps[middle].first <= index) low = middle;
-      else high = middle - 1;
-    }
-    return this.steps[low];
+    return this.log.spans[index]?.entry ?? null;
   }
 
   /**
@@ -116,20 +128,16 @@ export class Store {
     const entry = this.stepAt(this.cursor);
     if (!entry?.command) return entry;
     for (let i = entry.first; i <= this.cursor; i += 1)
-      if (!isAside(this.records[i])) return entry;
+      if (this.stepAt(i) === entry && !isAside(this.records[i])) return entry;
     return this.stepAt(entry.first - 1) ?? entry;
   }
 
   /**
    * @param {number} index
-   * @returns {{entry: StepEntry, phase: PhaseSpan, position: number}|null}
+   * @returns {PhaseSpan|null} the phase that record is in
    */
   phaseAt(index) {
-    const entry = this.stepAt(index);
-    if (!entry) return null;
-    let position = entry.phases.length - 1;
-    while (position > 0 && entry.phases[position].first > index) position -= 1;
-    return { entry, phase: entry.phases[position], position };
+    return this.log.spans[index] ?? null;
   }
 
   /**
@@ -138,23 +146,36 @@ export class Store {
    * @returns {EventRecord[]}
    */
   eventsOfStep(entry, upto = this.cursor) {
-    return this.eventsBetween(entry.first, Math.min(entry.last, upto));
+    const last = Math.min(entry.last, upto);
+    return this.eventsBetween(entry.first, last, (span) => span.entry === entry);
   }
 
-  /** @param {number} first @param {number} last @returns {EventRecord[]} */
-  eventsBetween(first, last) {
+  /**
+   * @param {PhaseSpan} phase
+   * @param {number} [upto]
+   * @returns {EventRecord[]}
+   */
+  eventsOfPhase(phase, upto = this.cursor) {
+    return this.eventsBetween(phase.first, Math.min(phase.last, upto), (span) => span === phase);
+  }
+
+  /**
+   * @param {number} first @param {number} last @param {(span: PhaseSpan) => boolean} [wanted]
+   * @returns {EventRecord[]}
+   */
+  eventsBetween(first, last, wanted = () => true) {
     const events = [];
     for (let i = Math.max(0, first); i <= last && i < this.records.length; i += 1) {
       const record = this.records[i];
-      if (record.kind === "event") events.push(record);
+      if (record.kind === "event" && wanted(this.log.spans[i])) events.push(record);
     }
     return events;
   }
 
   /** Events of the phase at the cursor, up to the cursor. */
   phaseEvents() {
-    const at = this.phaseAt(this.cursor);
-    return at ? this.eventsBetween(at.phase.first, this.cursor) : [];
+    const phase = this.phaseAt(this.cursor);
+    return phase ? this.eventsOfPhase(phase) : [];
   }
 
   /** The event the cursor stands on, or the last one before it in the same phase. */
@@ -214,7 +235,7 @@ export class Store {
   /** @param {any} base the state of the empty log that begins here */
   clear(base) {
     this.records = [];
-    this.steps = [];
+    this.log = new StepIndex();
     this.failure = null;
     this.cursor = -1;
     this.timeline = new Timeline(base, this.records);
@@ -252,39 +273,12 @@ export class Store {
 
   /** @param {LogRecord} record @param {number} index */
   index(record, index) {
-    this.indexStep(record, index);
+    this.log.take(record, index);
     if (record.kind === "patch") {
       if (record.changes.engine) mergePatch(this.headEngine, record.changes.engine);
       return;
     }
     if (record.type === "engine_failed") this.failure = { index, message: record.facts.message };
-  }
-
-  /** @param {LogRecord} record @param {number} index */
-  indexStep(record, index) {
-    let entry = this.steps[this.steps.length - 1];
-    const command = record.phase === "command";
-    const goesOn =
-      entry !== undefined &&
-      (command
-        ? entry.command === true || !this.isComplete(entry)
-        : !entry.command && entry.step === record.step);
-    if (!goesOn) {
-      entry = { step: record.step, first: index, last: index, phases: [] };
-      if (command) entry.command = true;
-      this.steps.push(entry);
-    }
-    entry.last = index;
-    const span = entry.phases[entry.phases.length - 1];
-    const ended = span !== undefined && this.records[span.last].kind === "patch";
-    if (span !== undefined && span.phase === record.phase && !ended) span.last = index;
-    else entry.phases.push({ phase: record.phase, first: index, last: index });
-  }
-
-  /** @param {StepEntry} entry whether its step came to its end */
-  isComplete(entry) {
-    const span = entry.phases.findLast((phase) => phase.phase !== "command");
-    return span?.phase === "output" && this.records[span.last].kind === "patch";
   }
 
   /** @param {number} count */
@@ -368,30 +362,24 @@ export class Store {
     return -1;
   }
 
-  /** @param {number} from @returns {number} last record of this phase, or of the next one */
+  /** @param {number} from @returns {number} where the next phase ends, of whichever step */
   nextPhase(from) {
-    const at = this.phaseAt(from);
-    if (at && from < at.phase.last) return at.phase.last;
-    return this.phaseAt(from + 1)?.phase.last ?? this.head;
+    return this.log.phaseEnds.after(from) ?? this.head;
   }
 
-  /** @param {number} from @returns {number} last record of the phase before */
+  /** @param {number} from @returns {number} where the phase before ended */
   previousPhase(from) {
-    const at = this.phaseAt(from);
-    return at ? at.phase.first - 1 : -1;
+    return this.log.phaseEnds.before(from) ?? -1;
   }
 
-  /** @param {number} from @returns {number} last record of this step, or of the next one */
+  /** @param {number} from @returns {number} where the next step, or row of commands, ends */
   nextStep(from) {
-    const entry = this.stepAt(from);
-    if (entry && from < entry.last) return entry.last;
-    return this.stepAt(from + 1)?.last ?? this.head;
+    return this.log.stepEnds.after(from) ?? this.head;
   }
 
-  /** @param {number} from @returns {number} last record of the step before */
+  /** @param {number} from @returns {number} where the step before ended */
   previousStep(from) {
-    const entry = this.stepAt(from);
-    return entry ? entry.first - 1 : -1;
+    return this.log.stepEnds.before(from) ?? -1;
   }
 
   // -- commands ----------------------------------------------------------------------------------

@@ -4,7 +4,8 @@
  * out, and between one text and the next. The engine's own time beside it leaves out the pauses
  * between phases.
  */
-import { atOrBefore, traceIndex } from "./trace_index.js";
+import { atOrBefore } from "./sorted.js";
+import { traceIndex } from "./trace_index.js";
 
 /** @import { Store } from "./store.js" */
 
@@ -34,7 +35,7 @@ export function timingOf(store, id) {
   /** @param {Moment} from @param {Moment} to @returns {Interval} */
   const between = (from, to) => ({
     us: to.t_us - from.t_us,
-    engineUs: index.engineTime(to.i, to.t_us) - index.engineTime(from.i, from.t_us),
+    engineUs: index.engineTime(to.t_us) - index.engineTime(from.t_us),
     paused: index.pausedBetween(from.i, to.i),
   });
   const start = row?.submitted;

@@ -174,12 +174,13 @@ export function tooLarge() {
 function readRecords(lines, header, state) {
   /** @type {any[]} */
   const records = [];
+  const order = new StepOrder(header.config.async_scheduling === true);
   for (let i = 1; i < lines.length; i += 1) {
     const record = decode(lines[i], i + 1);
     const problem =
       problemOf(record) ||
       sequenceProblem(record, header.base_seq + i - 1) ||
-      stepProblem(record, records[i - 2], records[0]) ||
+      order.problemOf(record) ||
       (record.kind === "patch" ? state.take(record.changes) : "");
     if (problem) throw new Error(`line ${i + 1}: ${problem}`);
     records.push(record);
@@ -285,16 +286,27 @@ function sequenceProblem(record, expected) {
     : `sequence number ${shown(record.seq)}, expected ${expected}`;
 }
 
-/**
- * Steps go on and never back, and there are no more of them than records.
- * @param {any} record @param {any} before @param {any} first
- */
-function stepProblem(record, before, first) {
-  const problem = whole(0)(record.step, "step");
-  if (problem || !before) return problem;
-  return record.step >= before.step && record.step - first.step <= MAX_RECORDS
-    ? ""
-    : `step ${record.step} cannot follow step ${before.step}`;
+/** Steps go on, one after the other or two at once, and there are no more of them than records. */
+class StepOrder {
+  /** @param {boolean} overlap whether the step before the newest may still be in flight */
+  constructor(overlap) {
+    this.back = overlap ? 1 : 0;
+    /** @type {number|null} */
+    this.first = null;
+    this.newest = 0;
+  }
+
+  /** @param {any} record the next one */
+  problemOf(record) {
+    const problem = whole(0)(record.step, "step");
+    if (problem) return problem;
+    this.first ??= this.newest = record.step;
+    const goesOn = record.step >= this.newest - this.back;
+    if (!goesOn || record.step - /** @type {number} */ (this.first) > MAX_RECORDS)
+      return `step ${record.step} cannot follow step ${this.newest}`;
+    this.newest = Math.max(this.newest, record.step);
+    return "";
+  }
 }
 
 /** @param {any} value of a file, in a message */

@@ -7,9 +7,10 @@
  * they do not; what the engine's state is at the cursor, the store knows.
  */
 import { registerRequests } from "../words/colours.js";
-import { shareKind } from "./records.js";
+import { laneOf, shareKind } from "./records.js";
+import { atOrBefore } from "./sorted.js";
 
-/** @import { EventRecord, Reason } from "./records.js" */
+/** @import { EventRecord, Lane, Reason } from "./records.js" */
 /** @import { Store } from "./store.js" */
 
 /** @typedef {"submitted" | "waiting" | "running" | "preempted" | "finished"} Status */
@@ -26,8 +27,14 @@ import { shareKind } from "./records.js";
  * @property {Reason} [reason]
  * @property {number} [takenBack] index of the event that took it back
  */
-/** @typedef {{i: number, step: number, reason?: Reason, facts: Record<string, any>}} Mark */
-/** @typedef {{step: number, status: Status, i: number}} Change */
+/**
+ * @typedef {{i: number, step: number, phase: string, reason?: Reason, facts: Record<string, any>}}
+ *   Mark
+ */
+/**
+ * `step` is the newest that had begun: a step behind it may end what it has scheduled already.
+ * @typedef {{step: number, status: Status, i: number}} Change
+ */
 /** @typedef {{i: number, t_us: number, step: number, text: string, index: number}} Emission */
 
 /**
@@ -40,9 +47,22 @@ import { shareKind } from "./records.js";
  * @property {Map<number, Mark>} preempted by step
  * @property {Map<number, Mark>} passedOver by step
  * @property {Map<number, Mark>} stopped by step: it was the head of the queue, and not admitted
+ * @property {Map<number, Mark>} dropped by step: its token came too late
  * @property {Mark | null} end
  * @property {Emission[]} tokens appended
  * @property {Emission[]} texts sent
+ */
+
+/**
+ * A phase that ran, on one of two threads.
+ * @typedef {Object} Run
+ * @property {number} i index of the patch that ended it
+ * @property {Lane} lane
+ * @property {number} step
+ * @property {string} phase
+ * @property {number} start its measured interval
+ * @property {number} end
+ * @property {number} both time in which both threads were in some phase, up to its end
  */
 
 /**
@@ -94,9 +114,13 @@ export class TraceIndex {
     /** @type {Map<number, number[]>} indexes of the events about each block */
     this.blocks = new Map();
     /**
-     * @type {{i: number, start: number, end: number, before: number}[]} phases of steps, in order
+     * @type {{start: number, end: number, before: number}[]} when some phase of a step ran, in
+     * order, and how long some had run before
      */
-    this.phases = [];
+    this.busy = [];
+    this.overlaps = store.overlaps;
+    /** @type {Run[]} where steps overlap, all their phases in the order of their ends */
+    this.runs = [];
     /** @type {Map<number, {i: number, us: number}[]>} replays of each size of graph */
     this.replays = new Map();
     /** @type {{i: number, mode: string}[]} */
@@ -116,7 +140,8 @@ export class TraceIndex {
       row.promptTokens = request.num_prompt_tokens;
       row.changes.push({ step: step - 1, status: request.status, i: -1 });
       if (request.status === "finished") {
-        row.end = { i: -1, step: step - 1, facts: { finish_reason: request.finish_reason } };
+        const facts = { finish_reason: request.finish_reason };
+        row.end = { i: -1, step: step - 1, phase: "", facts };
       }
     }
   }
@@ -151,6 +176,7 @@ export class TraceIndex {
         preempted: new Map(),
         passedOver: new Map(),
         stopped: new Map(),
+        dropped: new Map(),
         end: null,
         tokens: [],
         texts: [],
@@ -190,9 +216,31 @@ export class TraceIndex {
     const step = this.step(patch.step);
     step.phases.set(patch.phase, { us, i });
     if (patch.phase === "execute") step.ran = Math.min(step.ran, i);
-    const last = this.phases[this.phases.length - 1];
-    const before = last ? last.before + last.end - last.start : 0;
-    this.phases.push({ i, start: patch.t_us - us, end: patch.t_us, before });
+    this.takeTime(patch.t_us - us, patch.t_us);
+    if (this.overlaps) this.takeRun(patch, patch.t_us - us, i);
+  }
+
+  /** @param {any} patch @param {number} start @param {number} i */
+  takeRun({ phase, step, t_us: end }, start, i) {
+    const lane = laneOf(phase);
+    let both = this.runs[this.runs.length - 1]?.both ?? 0;
+    for (let k = this.runs.length - 1; k >= 0 && this.runs[k].end > start; k -= 1) {
+      const other = this.runs[k];
+      if (other.lane !== lane) both += Math.min(end, other.end) - Math.max(start, other.start);
+    }
+    this.runs.push({ i, lane, step, phase, start, end, both });
+  }
+
+  /** What touches or overlaps becomes one. @param {number} start @param {number} end */
+  takeTime(start, end) {
+    const { busy } = this;
+    while (busy.length && busy[busy.length - 1].end >= start) {
+      const last = /** @type {{start: number, end: number}} */ (busy.pop());
+      start = Math.min(start, last.start);
+      end = Math.max(end, last.end);
+    }
+    const last = busy[busy.length - 1];
+    busy.push({ start, end, before: last ? last.before + last.end - last.start : 0 });
   }
 
   /** @param {EventRecord} event @param {number} i */
@@ -225,17 +273,14 @@ export class TraceIndex {
   }
 
   /**
-   * Time the engine spent inside phases of steps up to a moment: pauses between do not count.
-   * @param {number} i index of a record @param {number} t_us its time
+   * Time in which the engine was inside some phase of a step, up to a moment: pauses between do
+   * not count, and two phases at once count once.
+   * @param {number} t_us
    */
-  engineTime(i, t_us) {
-    const place = atOrBefore(this.phases.length, (k) => this.phases[k].i, i - 1);
-    const done =
-      place < 0 ? 0 : this.phases[place].before + this.phases[place].end - this.phases[place].start;
-    const current = this.phases[place + 1];
-    return current && t_us > current.start
-      ? done + Math.min(t_us, current.end) - current.start
-      : done;
+  engineTime(t_us) {
+    const { busy } = this;
+    const last = busy[atOrBefore(busy.length, (k) => busy[k].start, t_us)];
+    return last ? last.before + Math.min(t_us, last.end) - last.start : 0;
   }
 
   /**
@@ -258,21 +303,6 @@ export class TraceIndex {
     const place = atOrBefore(row.changes.length, (k) => row.changes[k].step, step);
     return place < 0 ? null : row.changes[place];
   }
-}
-
-/**
- * The last place whose value is at or before `limit`; -1 where none is.
- * @param {number} length @param {(k: number) => number} value @param {number} limit
- */
-export function atOrBefore(length, value, limit) {
-  let low = 0;
-  let high = length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (value(middle) <= limit) low = middle + 1;
-    else high = middle;
-  }
-  return low - 1;
 }
 
 /**
@@ -306,19 +336,23 @@ function push(lists, key, value) {
 /** @param {Row} row @param {EventRecord} event @param {number} i @param {Status} status */
 function become(row, event, i, status) {
   const last = row.changes[row.changes.length - 1];
-  if (last?.status !== status) row.changes.push({ step: event.step, status, i });
+  const step = Math.max(event.step, last?.step ?? 0);
+  if (last?.status !== status) row.changes.push({ step, status, i });
 }
 
 /** @param {EventRecord} event @param {number} i @returns {Mark} */
 function mark(event, i) {
-  return { i, step: event.step, reason: event.reason, facts: event.facts };
+  const { step, phase, reason, facts } = event;
+  return { i, step, phase, reason, facts };
 }
 
 /**
- * Tokens of a step that has not run are not computed once their request is out of it.
+ * Tokens of a step that has not run are not computed once their request is out of it. Where steps
+ * overlap, a command takes nobody out of one: it runs whole.
  * @param {TraceIndex} index @param {Row} row @param {EventRecord} event @param {number} i
  */
 function takeBack(index, row, event, i) {
+  if (index.overlaps && event.phase === "command") return;
   const share = row.shares.get(event.step);
   if (share && !index.step(event.step).phases.has("execute")) share.takenBack = i;
 }
@@ -379,6 +413,9 @@ const TAKE = {
     const row = index.row(event.facts.request);
     become(row, event, i, "finished");
     row.end = mark(event, i);
+  },
+  token_dropped(index, event, i) {
+    index.row(event.facts.request).dropped.set(event.step, mark(event, i));
   },
   token_appended(index, event, i) {
     const { request, token, num_tokens } = event.facts;

@@ -16,6 +16,7 @@ import {
   text,
   whole,
 } from "./checks.js";
+import { STEP_PHASES } from "./records.js";
 import { mergePatch } from "./state.js";
 
 /** @import { Check } from "./checks.js" */
@@ -31,6 +32,7 @@ export const CONFIG = shape({
   max_num_seqs: whole(1),
   max_model_len: whole(1),
   enable_prefix_caching: flag,
+  async_scheduling: flag,
 });
 
 /** @type {Check} */
@@ -51,6 +53,8 @@ const REQUEST = {
   num_prompt_tokens: whole(0),
   num_computed_tokens: whole(0),
   num_preemptions: whole(0),
+  num_output_placeholders: whole(0),
+  async_tokens_to_discard: whole(0),
   hit_tokens: whole(0),
   max_tokens: whole(0),
   priority: number,
@@ -90,7 +94,13 @@ function stateOf(blocks) {
     queues: shape({ free: queue(block), waiting: queue(text), running: queue(text) }),
     counters: mapOf(anyKey, number),
     contiguous: mapOf(anyKey, mapOf(anyKey, shape({ length: whole(0), start: whole(0) }))),
-    engine: shape({ mode: text, rate: number, step: whole(0), next_phase: text }),
+    engine: shape({
+      mode: text,
+      rate: number,
+      step: whole(0),
+      next_phase: text,
+      in_flight: mapOf(index, oneOf(...STEP_PHASES)),
+    }),
   });
 }
 

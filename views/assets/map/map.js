@@ -4,7 +4,8 @@
  *
  * The picture is built once a document and size; an update only moves classes, texts and packets.
  */
-import { Moment, liveOf } from "../boxes/live.js";
+import { liveOf, moments } from "../boxes/live.js";
+import { PHASE_BOXES, eventsUnderWay, lanesAt } from "../core/lanes.js";
 import { el, reconcile, setAttribute, setText, svg } from "../page/dom.js";
 import { eventPhrase } from "../words/events.js";
 import { placeFoot } from "./foot.js";
@@ -264,9 +265,9 @@ export class ArchitectureMap {
     this.liveVersion = store.version;
     this.liveHeader = store.header;
     this.liveLayout = this.text.layouts;
-    const now = new Moment(store);
+    const momentOf = moments(store);
     for (const box of this.boxes.values()) {
-      const live = store.header ? liveOf(box.item.live, now) : null;
+      const live = store.header ? liveOf(box.item.live, momentOf(box.item.live)) : null;
       this.showLine(box, live);
     }
   }
@@ -301,7 +302,7 @@ export class ArchitectureMap {
     this.eventLayout = this.text.layouts;
     const record = store.records[store.cursor];
     const now = record?.kind === "event" ? record : null;
-    const events = store.phaseEvents();
+    const events = eventsUnderWay(store);
     const packets = packetsOf(events, now).filter((packet) =>
       this.lineByLive.has(packet.connection),
     );
@@ -357,14 +358,19 @@ export class ArchitectureMap {
     );
   }
 
-  /** Boxes at which events of this phase happened. @param {any[]} events @param {any} now */
+  /**
+   * Boxes at which events of this phase happened, and the one that the other thread is at.
+   * @param {any[]} events @param {any} now
+   */
   showSparks(events, now) {
     const touched = new Set();
     for (const event of events) touched.add(event.component);
+    const meanwhile = PHASE_BOXES[lanesAt(this.store)?.other?.phase ?? ""];
     for (const [name, box] of this.boxByLive) {
+      box.node.classList.toggle("is-meanwhile", name === meanwhile);
       setAttribute(box.spark, "visibility", touched.has(name) ? null : "hidden");
       box.node.classList.toggle("is-now", now !== null && now.component === name);
-      box.node.classList.toggle("is-busy", touched.has(name));
+      box.node.classList.toggle("is-busy", touched.has(name) || name === meanwhile);
     }
   }
 
@@ -379,7 +385,8 @@ export class ArchitectureMap {
       node?.closest("[data-component]")?.getAttribute("data-component") ?? "",
     );
     if (box) {
-      const live = this.store.header ? liveOf(box.item.live, new Moment(this.store)) : null;
+      const { live: name } = box.item;
+      const live = this.store.header ? liveOf(name, moments(this.store)(name)) : null;
       const rows = (live?.rows ?? []).map(
         (row) => `${row.name}: ${row.value}\n    ${row.truth}: ${row.how}`,
       );
@@ -390,9 +397,9 @@ export class ArchitectureMap {
     const id = node?.closest("[data-connection]")?.getAttribute("data-connection");
     const line = this.lines.find((each) => each.item.id === id || each.item.live === id);
     if (!line) return;
-    const travelled = this.store
-      .phaseEvents()
-      .filter((event) => event.connection === line.item.live);
+    const travelled = eventsUnderWay(this.store).filter(
+      (event) => event.connection === line.item.live,
+    );
     const phrases = travelled.slice(-8).map((event) => `event ${event.seq}: ${eventPhrase(event)}`);
     if (phrases.length) phrases.push("measured: events of this phase in the engine's log");
     setText(line.hover, [lineTitle(line.item, this.boxes), ...phrases].join("\n"));

@@ -4,7 +4,7 @@
  * happened there, and where it lives in code. With nothing selected: the view and the document.
  */
 import { aboutOf } from "../boxes/about.js";
-import { Moment, liveOf } from "../boxes/live.js";
+import { liveOf, moments } from "../boxes/live.js";
 import { RequestHistory, blockHistory, stepHistory } from "../core/history.js";
 import { traceIndex } from "../core/trace_index.js";
 import { blockFacts, poolAt } from "../panels/blocks_model.js";
@@ -145,7 +145,7 @@ export class Inspector {
     this.body.append(caption, none, events);
     return () => {
       const { store } = this;
-      const now = new Moment(store);
+      const now = moments(store)(item.live);
       fillRows(rows, store.header ? (liveOf(item.live, now)?.rows ?? []) : []);
       const here = now.entry
         ? store

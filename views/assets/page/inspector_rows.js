@@ -10,7 +10,8 @@ import { setTruth, truth } from "./truth.js";
 
 /** @import { LiveRow } from "../boxes/live.js" */
 /** @import { PinnedSource } from "../core/document.js" */
-/** @import { StepEntry, Store } from "../core/store.js" */
+/** @import { StepEntry } from "../core/steps.js" */
+/** @import { Store } from "../core/store.js" */
 /** @import { TruthKind } from "./truth.js" */
 
 const LONGEST_TEXT = 50_000; // characters
@@ -151,7 +152,7 @@ export function requestRows(store, id, request) {
   const how = "the request's record in the engine's state";
   const outputs = Object.keys(request.output_token_ids ?? {}).length;
   const { done, scheduled } = computedAt(store)(id);
-  const next = scheduled ? `, ${scheduled} scheduled in this step` : "";
+  const next = scheduled ? `, ${scheduled} scheduled` : "";
   const measured = (/** @type {string} */ name, /** @type {string} */ value, from = how) =>
     /** @type {LiveRow} */ ({ name, value, truth: "measured", how: from });
   const rows = [
@@ -169,6 +170,7 @@ export function requestRows(store, id, request) {
       "at the latest admission",
     ),
     ...uncomputedRows(store, request),
+    ...flightRows(request),
     ...samplingRows(request.sampling),
     measured("preempted", `${request.num_preemptions ?? 0} ×`),
     ...timeRows(store, id),
@@ -188,6 +190,19 @@ function uncomputedRows(store, request) {
   if (!wrong.length) return [];
   const row = { name: "never computed", value: blockList(wrong), how: UNCOMPUTED };
   return [/** @type {LiveRow} */ ({ ...row, truth: "measured" })];
+}
+
+/** Tokens that steps in flight bring. @param {any} request @returns {LiveRow[]} */
+function flightRows(request) {
+  const coming = request.num_output_placeholders ?? 0;
+  const gone = request.async_tokens_to_discard ?? 0;
+  /** @type {LiveRow[]} */
+  const rows = [];
+  const add = (/** @type {string} */ name, /** @type {number} */ n, /** @type {string} */ field) =>
+    rows.push({ name, value: plural(n, "token"), truth: "measured", how: field });
+  if (coming) add("coming, not known yet", coming, "num_output_placeholders of the request");
+  if (gone) add("in flight and void", gone, "async_tokens_to_discard of the request");
+  return rows;
 }
 
 /** What leaves the logits as they are is not told. @type {Record<string, number>} */

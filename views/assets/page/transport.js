@@ -5,6 +5,7 @@
  */
 import { STEP_PHASES } from "../core/records.js";
 import { el, icon, setAttribute, setText } from "./dom.js";
+import { LanesRow } from "./lanes.js";
 import { themeOf } from "./theme.js";
 import { hintOf } from "./transport_hints.js";
 import { setTruth } from "./truth.js";
@@ -49,7 +50,10 @@ export class Transport {
     this.range = this.scrubber();
     this.ticks = /** @type {HTMLCanvasElement} */ (el("canvas", { "aria-hidden": "true" }));
     this.where = el("div", { class: "gb-where" });
-    root.append(this.handRow(), this.logRow());
+    /** @type {HTMLElement|undefined} */
+    this.strip = undefined;
+    this.lanes = new LanesRow(store);
+    root.append(this.handRow(), this.logRow(), this.lanes.element);
     this.resize = new ResizeObserver(() => {
       this.ticksSize = { width: this.ticks.clientWidth, height: this.ticks.clientHeight };
       this.drawTicks();
@@ -151,10 +155,11 @@ export class Transport {
 
   logRow() {
     const steps = Array.from(this.cells.values(), (cell) => el("li", {}, cell));
+    this.strip = el("ol", { class: "gb-phases", "aria-label": "Phases of the step" }, ...steps);
     return el(
       "div",
       { class: "gb-transport-row" },
-      el("ol", { class: "gb-phases", "aria-label": "Phases of the step" }, ...steps),
+      this.strip,
       el("div", { class: "gb-scrub" }, this.ticks, this.range),
       this.where,
     );
@@ -162,6 +167,7 @@ export class Transport {
 
   destroy() {
     this.resize.disconnect();
+    this.lanes.destroy();
   }
 
   // -- hands -------------------------------------------------------------------------------------
@@ -270,6 +276,7 @@ export class Transport {
 
   update() {
     this.updateButtons();
+    this.lanes.update();
     this.updateStrip();
     this.updateScrubber();
     this.updateHint();
@@ -314,12 +321,14 @@ export class Transport {
 
   updateStrip() {
     const { store } = this;
+    if (this.strip) this.strip.hidden = this.lanes.open;
+    if (this.lanes.open) return;
     const at = store.phaseAt(store.cursor);
     const next = store.headEngine.next_phase;
     for (const [phase, cell] of this.cells) {
       const span = at?.entry.phases.find((each) => each.phase === phase);
       const begun = span !== undefined && span.first <= store.cursor;
-      const now = at?.phase.phase === phase;
+      const now = at?.phase === phase;
       cell.classList.toggle("is-done", begun && !now);
       cell.classList.toggle("is-now", now);
       cell.classList.toggle(
@@ -341,13 +350,13 @@ export class Transport {
     const share = (store.cursor + 1) / Math.max(1, store.head + 1);
     range.style.setProperty("--at", `${(share * 100).toFixed(2)}%`);
     const at = store.phaseAt(store.cursor);
-    const last = store.steps.findLast((entry) => !entry.command)?.step;
+    const last = store.log.newestAt(store.head)?.step;
     const words = this.whereWords(at, last);
     setTruth(this.where, "measured", WHERE_HOW, words);
     setAttribute(
       range,
       "aria-valuetext",
-      at ? `${words}, ${at.phase.phase}` : "before the first record",
+      at ? `${words}, ${at.phase}` : "before the first record",
     );
     this.drawTicks();
   }

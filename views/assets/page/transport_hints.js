@@ -1,6 +1,8 @@
 // @ts-check
 /** What there is to do, or to know, in one line beside the transport's buttons. */
+import { nextOf, runsAtOnce } from "../core/lanes.js";
 import { does, plural } from "../words/format.js";
+import { BY_PHASES, pausedWords } from "../words/lanes.js";
 
 /** @import { Store } from "../core/store.js" */
 
@@ -62,9 +64,10 @@ function engineHint(store) {
   }
   const next = store.headEngine.next_phase ?? "arrive";
   if (store.headEngine.mode === "running") {
+    const slow = store.overlaps && !runsAtOnce(store.headEngine) ? BY_PHASES : "";
     return {
       kind: "",
-      text: submitted + inside ? "" : "The engine runs and has nothing to do. Send a prompt.",
+      text: submitted + inside ? slow : "The engine runs and has nothing to do. Send a prompt.",
     };
   }
   if (submitted) {
@@ -74,7 +77,10 @@ function engineHint(store) {
       text: next === "arrive" ? `${who}: press Step or Run.` : `${who}; paused before ${next}.`,
     };
   }
-  const last = store.steps.findLast((entry) => !entry.command);
+  const last = store.log.newestAt(store.head);
+  const inFlight = store.inFlight;
+  if (inFlight.length)
+    return { kind: "", text: `${pausedWords(inFlight, nextOf(store))}: press Phase, Step or Run.` };
   const after = next === "arrive" && last ? `after step ${last.step}` : `before ${next}`;
   if (inside || next !== "arrive")
     return { kind: "", text: `Paused ${after}: press Phase, Step or Run.` };

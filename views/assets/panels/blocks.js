@@ -468,7 +468,7 @@ class BlocksPanel {
 function poolLegend() {
   return legend([
     ["is-used", "in use, filled from below, in its owner's colour"],
-    ["is-scheduled", "scheduled in this step, not computed yet"],
+    ["is-scheduled", "scheduled, not computed yet"],
     ["is-shared", "shared, with its count"],
     ["is-hashed", "corner: content is hashed"],
     ["is-uncomputed", "hashed, but never computed"],

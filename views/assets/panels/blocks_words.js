@@ -30,7 +30,7 @@ const KIND_WORDS = [
 
 /** @param {{fill: number, scheduled: number}} block @param {number} size */
 export function fillWords({ fill, scheduled }, size) {
-  const next = scheduled ? `, ${scheduled} more scheduled in this step` : "";
+  const next = scheduled ? `, ${scheduled} more scheduled` : "";
   return `${fill} of ${plural(size, "token")}${next}`;
 }
 

@@ -1,40 +1,52 @@
 // @ts-check
 /** What the cursor of the store is at, for the panels. */
+import { entryOfLane } from "../core/lanes.js";
 import { STEP_PHASES } from "../core/records.js";
 import { traceIndex } from "../core/trace_index.js";
 import { phaseParts } from "../words/phase.js";
 import { sentenceParts } from "../words/sentence.js";
 
+/** @import { Lane } from "../core/records.js" */
+/** @import { StepEntry } from "../core/steps.js" */
 /** @import { Store } from "../core/store.js" */
 /** @import { Part, Teller } from "../words/parts.js" */
 
 /**
  * The step at the cursor, its events so far, and how far into the step the cursor is.
- * @param {Store} store
+ * @param {Store} store @param {Lane} [lane] whose step, where the two threads have one each
  */
-export function atCursor(store) {
-  const record = store.records[store.cursor];
-  const entry = store.entryOnShow();
+export function atCursor(store, lane) {
+  const entry = lane ? entryOfLane(store, lane) : store.entryOnShow();
   const events = entry ? store.eventsOfStep(entry) : [];
-  const past = entry !== null && entry.last < store.cursor;
-  const command = !record || (record.phase === "command" && !past);
-  if (past) return { step: entry.step, entry, events, command, share: 1 };
+  const record = store.records[latestOf(store, entry)];
+  const command = !record || record.phase === "command";
   const phase = command
     ? 0
     : STEP_PHASES.indexOf(record.phase) + (record.kind === "patch" ? 1 : 0.5);
-  return { step: stepOf(store), entry, events, command, share: phase / STEP_PHASES.length };
+  const step = record?.step ?? stepOf(store);
+  return { step, entry, events, command, share: phase / STEP_PHASES.length };
+}
+
+/**
+ * The last record of a step that the cursor has passed.
+ * @param {Store} store @param {StepEntry|null} entry
+ */
+function latestOf(store, entry) {
+  let at = Math.min(store.cursor, entry?.last ?? store.cursor);
+  while (entry && at > entry.first && store.stepAt(at) !== entry) at -= 1;
+  return at;
 }
 
 /** The step that is on show. @param {Store} store @returns {number} */
 export function stepOf(store) {
   const entry = store.entryOnShow();
-  if (entry && entry.last < store.cursor) return entry.step;
+  if (entry && entry !== store.stepAt(store.cursor)) return entry.step;
   return store.records[store.cursor]?.step ?? store.header?.state?.engine?.step ?? 0;
 }
 
 /** Move the cursor to the end of a step. @param {Store} store @param {number} step */
 export function seekStep(store, step) {
-  const entry = store.steps.findLast((item) => item.step === step && !item.command);
+  const entry = store.log.byStep.get(step);
   if (entry) store.seek(entry.last);
 }
 
@@ -60,11 +72,11 @@ export function shownRequest(store) {
 
 /**
  * The opening sentence of a view, in parts.
- * @param {Store} store @param {Teller} tell @returns {Part[]}
+ * @param {Store} store @param {Teller} tell @param {Lane} [lane] @returns {Part[]}
  */
-export function sentenceOf(store, tell) {
+export function sentenceOf(store, tell, lane) {
   const index = traceIndex(store);
-  const { events, step, entry } = atCursor(store);
+  const { events, step, entry } = atCursor(store, lane);
   const requests = Object.values(store.state?.requests ?? {});
   return sentenceParts(events, tell, {
     step: !entry || (entry.command && events.length === 0) ? undefined : step,
@@ -79,7 +91,9 @@ export function sentenceOf(store, tell) {
 export function phaseOf(store) {
   const at = store.phaseAt(store.cursor);
   if (!at || at.entry !== store.entryOnShow()) return [];
-  return phaseParts(at.phase.phase, store.phaseEvents());
+  const parts = phaseParts(at.phase, store.phaseEvents());
+  if (!store.overlaps || !parts.length) return parts;
+  return [{ text: `step ${at.entry.step}, `, seqs: [] }, ...parts];
 }
 
 /**

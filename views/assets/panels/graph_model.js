@@ -6,7 +6,8 @@
  * event says.
  */
 import { STEP_PHASES } from "../core/records.js";
-import { atOrBefore, traceIndex } from "../core/trace_index.js";
+import { atOrBefore } from "../core/sorted.js";
+import { traceIndex } from "../core/trace_index.js";
 import { graphParts } from "../words/graph.js";
 import { reasonPhrase } from "../words/reasons.js";
 import { atCursor, sentenceOf, shownRequest } from "./cursor.js";
@@ -18,7 +19,7 @@ import { atCursor, sentenceOf, shownRequest } from "./cursor.js";
 /** @param {Store} store */
 export function model(store) {
   const index = traceIndex(store);
-  const { events, step, share, command } = atCursor(store);
+  const { events, step, share, command } = atCursor(store, "executor");
   const one = (/** @type {string} */ type) =>
     events.findLast((/** @type {EventRecord} */ event) => event.type === type);
   const config = store.header?.config ?? {};
@@ -47,7 +48,7 @@ export function model(store) {
 
 /** The sentence that the panel opens with. @param {Store} store */
 export function sentence(store) {
-  return sentenceOf(store, graphParts);
+  return sentenceOf(store, graphParts, "executor");
 }
 
 /** @typedef {ReturnType<typeof model>} Model */

@@ -9,7 +9,7 @@ import { momentKey, shownRequest } from "./cursor.js";
 import { StreamCard } from "./lifecycle_card.js";
 import { model } from "./lifecycle_model.js";
 import { Timeline } from "./lifecycle_timeline.js";
-import { Sentence, Twin, legend, redrawOnChange, section } from "./parts.js";
+import { Sentence, Twin, legend, redrawOnChange, remake, section } from "./parts.js";
 
 /** @import { Store } from "../core/store.js" */
 /** @import { Model } from "./lifecycle_model.js" */
@@ -35,11 +35,12 @@ class LifecyclePanel {
       ["Request", "Status", "Computed", "Output", "Last shares"],
       () => this.twinRows(),
     );
+    this.legend = el("div");
     this.left = section(
       "Requests over steps, against the token budget",
       "timeline",
       this.timeline.scroll,
-      lifecycleLegend(),
+      this.legend,
     );
     this.right = section("Tokens as text", "streams", this.cards, this.more, textLegend());
     this.element.append(
@@ -82,6 +83,7 @@ class LifecyclePanel {
     // Canvases first: a font set on a canvas makes the browser work through changed elements.
     if (width > 0) this.timeline.draw(data, colours, width, window, height);
     this.sentence.update(data.sentence);
+    remake(this.legend, [store.overlaps], () => [lifecycleLegend(store.overlaps)]);
     this.drawCards(data, colours.theme);
     this.timeline.plane.label(
       `Requests over steps: step ${data.step}, ${plural(data.rows.length, "request")} shown. ` +
@@ -165,7 +167,13 @@ class LifecyclePanel {
   }
 }
 
-function lifecycleLegend() {
+/** @param {boolean} overlaps whether steps may */
+function lifecycleLegend(overlaps) {
+  /** @type {[string, string][]} */
+  const inFlight = [
+    ["is-flight", "in flight: what comes of it is not known yet"],
+    ["is-dropped", "token dropped: it came too late"],
+  ];
   return legend([
     ["is-prefill", "prefill chunk, with its tokens"],
     ["is-decode", "decode, one token"],
@@ -173,6 +181,7 @@ function lifecycleLegend() {
     ["is-stopped", "next in line, not admitted"],
     ["is-preempted", "preempted"],
     ["is-end", "finished"],
+    ...(overlaps ? inFlight : []),
     ["is-playhead", "cursor; fainter is recorded after it"],
   ]);
 }
@@ -181,7 +190,7 @@ function textLegend() {
   return legend([
     ["is-hit", "prefix hit"],
     ["is-now", "computed in this step"],
-    ["is-scheduled", "scheduled in this step, not computed yet"],
+    ["is-scheduled", "scheduled, not computed yet"],
     ["is-todo", "not computed yet"],
   ]);
 }

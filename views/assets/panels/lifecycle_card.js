@@ -29,6 +29,7 @@ export class StreamCard {
     this.bar = el("div", { class: "gbp-progress", "aria-hidden": "true" });
     this.prompt = el("span", { class: "gbp-prompt" });
     this.output = el("span", { class: "gbp-output" });
+    this.slots = el("span", { class: "gbp-slots" });
     this.caret = el("span", { class: "gbp-caret", "aria-hidden": "true" });
     this.why = el("p", { class: "gbp-why" });
     this.times = el("dl", { class: "gbp-times" });
@@ -50,7 +51,7 @@ export class StreamCard {
       el(
         "div",
         { class: "gbp-text", tabindex: 0, role: "group", "aria-label": `Text of ${id}` },
-        el("p", {}, this.prompt, this.output, this.caret),
+        el("p", {}, this.prompt, this.output, this.slots, this.caret),
       ),
       this.why,
       this.times,
@@ -80,7 +81,7 @@ export class StreamCard {
     const how =
       `${plural(stream.numPrompt, "prompt token")}; ${does(stream.hit, "token", "was", "were")} ` +
       `hit in the cache at the latest admission; ${stream.output.length} generated, ` +
-      `at most ${stream.maxTokens}`;
+      `at most ${stream.maxTokens}${inFlightHow(stream)}`;
     setTruth(this.counts, "measured", how, countsText(stream));
     this.updateBar(stream);
     this.updatePrompt(stream);
@@ -93,7 +94,7 @@ export class StreamCard {
 
   /** @param {Stream} stream */
   updateBar(stream) {
-    const whole = Math.max(1, stream.known);
+    const whole = Math.max(1, stream.known + stream.placeholders);
     const ran = stream.now && !stream.scheduled ? stream.now.to - stream.now.from : 0;
     const now = Math.min(ran, stream.done);
     const hit = Math.min(stream.hit, stream.done - now);
@@ -113,7 +114,7 @@ export class StreamCard {
       },
     );
     const next = stream.scheduled
-      ? `, ${does(stream.scheduled, "token", "is", "are")} scheduled in this step`
+      ? `, ${does(stream.scheduled, "token", "is", "are")} scheduled`
       : "";
     this.bar.title =
       `derived: ${stream.done} of ${plural(stream.known, "known token")} have KV${next} ` +
@@ -168,6 +169,19 @@ export class StreamCard {
       this.output.children[k].classList.add("is-new");
     }
     this.caret.hidden = stream.status !== "running";
+    this.updateSlots(stream);
+  }
+
+  /** A place for each token that is on its way. @param {Stream} stream */
+  updateSlots({ placeholders }) {
+    if (this.slots.children.length === placeholders) return;
+    const how =
+      "measured: num_output_placeholders of the request: a step in flight samples this token, so " +
+      "the next step counts on it and does not know it yet";
+    const slots = Array.from({ length: placeholders }, () =>
+      el("i", { class: "gbp-slot", role: "img", "aria-label": "not known yet", title: how }),
+    );
+    this.slots.replaceChildren(...slots);
   }
 
   /** Which tokens were hit, are computed, are computed in this step. @param {Stream} stream */
@@ -234,6 +248,16 @@ function standing({ us, engineUs, paused }) {
   return paused ? "pauses" : "waits between steps";
 }
 
+/** What the counts say of tokens in flight. @param {Stream} stream */
+function inFlightHow({ placeholders, toDrop }) {
+  const coming = does(placeholders, "token", "is", "are");
+  const parts = [
+    placeholders && `${coming} on the way from steps in flight, not known yet`,
+    toDrop && `${plural(toDrop, "token")} in flight that a reset made void`,
+  ].filter(Boolean);
+  return parts.length ? `; ${parts.join("; ")}` : "";
+}
+
 /** @param {Stream} stream */
 function countsText(stream) {
   const prompt =
@@ -241,7 +265,9 @@ function countsText(stream) {
       ? `${count(stream.numPrompt)} prompt, ${count(stream.hit)} hit`
       : `${count(stream.numPrompt)} prompt`;
   const again = stream.preemptions ? ` · preempted ${stream.preemptions}×` : "";
-  return `${prompt} · ${stream.output.length}/${stream.maxTokens} out${again}`;
+  const coming = stream.placeholders ? ` + ${stream.placeholders} coming` : "";
+  const void_ = stream.toDrop ? ` · ${stream.toDrop} to drop` : "";
+  return `${prompt} · ${stream.output.length}${coming}/${stream.maxTokens} out${again}${void_}`;
 }
 
 /** A line end is shown and kept. @param {string} text */

@@ -114,6 +114,35 @@ export const CELLS = {
   },
 };
 
+/**
+ * A share whose outcome is on its way: a frame around it. Its request may have ended meanwhile.
+ * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} w
+ * @param {Cell} cell @param {string} colour @param {any} colours
+ */
+export function drawFlight(c, x, y, w, cell, colour, colours) {
+  if (cell.dropped !== undefined) cross(c, x + w / 2, y, 4.2, colours.bad);
+  if (!cell.inFlight && !cell.late) return;
+  c.strokeStyle = cell.late ? colours.bad : colour;
+  c.lineWidth = 1.25;
+  c.setLineDash([2.5, 2]);
+  roundRect(c, x + 1, y - 9.5, w - 2, 19, 4);
+  c.stroke();
+  c.setLineDash([]);
+  c.lineWidth = 1;
+}
+
+/**
+ * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} r
+ * @param {string} colour
+ */
+function cross(c, x, y, r, colour) {
+  c.strokeStyle = colour;
+  c.lineWidth = 2;
+  line(c, x - r, y - r, x + r, y + r);
+  line(c, x - r, y + r, x + r, y - r);
+  c.lineWidth = 1;
+}
+
 /** @type {Record<string, string>} */
 const KIND_WORDS = {
   prefill: "prefill",
@@ -133,11 +162,16 @@ export function cellLines(id, cell) {
       `${KIND_WORDS[cell.kind ?? ""]}: ${plural(cell.tokens, "token")}, ` +
         `positions ${cell.from} to ${cell.from + cell.tokens - 1} of ${cell.known} known`,
     );
+    if (cell.from >= Number(cell.known)) lines.push("scheduled before that token was known");
     if (cell.why) lines.push(cell.why);
   } else if (cell.kind) lines.push(KIND_WORDS[cell.kind]);
   if (cell.stopped) lines.push(`not admitted: ${cell.stopped}`);
   if (cell.passedOver) lines.push(`passed over: ${cell.passedOver}`);
   if (cell.lost !== undefined) lines.push(`preempted ${cell.lost}`);
+  if (cell.inFlight) lines.push("in flight: what comes of it is not known yet");
+  if (cell.late) lines.push(`scheduled before ${id} was found to have ended: it runs for nothing`);
+  if (cell.dropped !== undefined)
+    lines.push(`its token is dropped: ${cell.dropped || "it came too late"}`);
   if (cell.end) lines.push(`finished: ${cell.end.why || cell.end.finish}`);
   lines.push(cell.future ? "recorded, after the cursor" : `measured: event ${cell.seq} of the log`);
   return lines;

@@ -32,7 +32,10 @@ export const MAX_PIECES = 240;
  * @property {string} [stopped] it was the head of the queue and was not admitted
  * @property {string} [passedOver]
  * @property {string} [lost] it was preempted in this step
- * @property {{finish: string, why: string}} [end]
+ * @property {{finish: string, why: string, late: number}} [end] `late`: steps in flight behind it
+ * @property {true} [inFlight] scheduled, and its outcome is not known yet
+ * @property {true} [late] it was scheduled before its request was found to have ended
+ * @property {string} [dropped] why its token was not used
  */
 
 /**
@@ -63,6 +66,7 @@ export function model(store, window) {
 /** @param {Store} store @param {TraceIndex} index @param {number} from @param {number} to */
 function budgetBars(store, index, from, to) {
   const bars = [];
+  const inFlight = new Set(store.inFlight.map((each) => each.step));
   for (let step = from; step <= to; step += 1) {
     const facts = index.steps.get(step);
     if (!facts) continue;
@@ -70,6 +74,7 @@ function budgetBars(store, index, from, to) {
     bars.push({
       step,
       future: facts.shares.length > 0 && facts.shares[0].i > store.cursor,
+      inFlight: inFlight.has(step),
       segments: shares.map((share) => ({
         request: share.request,
         tokens: share.tokens,
@@ -88,29 +93,41 @@ function isTakenBack(share, cursor) {
 
 /** @param {Store} store @param {TraceIndex} index @param {number} from @param {number} to */
 function rowsOf(store, index, from, to) {
-  const base = store.header?.base_seq ?? 0;
-  const at = stepOf(store);
+  const moment = {
+    cursor: store.cursor,
+    // The newest that has begun: the cursor's own may be one before it.
+    step: Math.max(stepOf(store), store.log.newestAt(store.cursor)?.step ?? 0),
+    inFlight: new Set(store.inFlight.map((each) => each.step)),
+    base: store.header?.base_seq ?? 0,
+  };
   const chosen = store.selection?.request ?? null;
   const rows = [];
   for (const row of index.rows.values()) {
     const first = row.changes[0];
-    if (!first || first.step > to || (row.end && row.end.step < from)) continue;
+    const last = lastStepOf(row);
+    if (!first || first.step > to || last < from) continue;
     const cells = [];
-    for (let step = Math.max(from, first.step); step <= to; step += 1) {
-      if (row.end && step > row.end.step) break;
-      cells.push(cellAt(index, row, step, store.cursor, at, base));
-    }
+    for (let step = Math.max(from, first.step); step <= Math.min(to, last); step += 1)
+      cells.push(cellAt(index, row, step, moment));
     rows.push({ id: row.id, selected: row.id === chosen, cells });
   }
   return rows;
 }
 
 /**
- * @param {TraceIndex} index @param {Row} row @param {number} step @param {number} cursor
- * @param {number} at the cursor's step @param {number} base
+ * Where steps overlap, one more may be in flight for a request that has ended.
+ * @param {Row} row
+ */
+function lastStepOf(row) {
+  return row.end ? Math.max(row.end.step, ...row.shares.keys()) : Infinity;
+}
+
+/**
+ * @param {TraceIndex} index @param {Row} row @param {number} step
+ * @param {{cursor: number, step: number, inFlight: Set<number>, base: number}} moment
  * @returns {Cell}
  */
-function cellAt(index, row, step, cursor, at, base) {
+function cellAt(index, row, step, { cursor, step: at, inFlight, base }) {
   const share = row.shares.get(step);
   const change = index.statusAt(row, step);
   const i = share ? share.i : (change?.i ?? -1);
@@ -122,6 +139,7 @@ function cellAt(index, row, step, cursor, at, base) {
     cell.from = share.from;
     cell.known = share.known;
     cell.why = reasonPhrase(share.reason);
+    if (inFlight.has(step) && !cell.future) cell.inFlight = true;
   } else if (change && change.status !== "finished") {
     cell.kind = change.status === "running" ? "idle" : change.status;
   }
@@ -131,10 +149,28 @@ function cellAt(index, row, step, cursor, at, base) {
   if (passed) cell.passedOver = reasonPhrase(passed.reason);
   const lost = row.preempted.get(step);
   if (lost && (lost.i <= cursor || cell.future)) cell.lost = preemptedBy(lost);
+  const dropped = row.dropped.get(step);
+  if (dropped && (dropped.i <= cursor || cell.future)) cell.dropped = reasonPhrase(dropped.reason);
+  if (share && isLate(index, row, share, step) && (Number(row.end?.i) <= cursor || cell.future))
+    cell.late = true;
   if (row.end?.step === step && (row.end.i <= cursor || cell.future)) {
-    cell.end = { finish: row.end.facts.finish_reason ?? "", why: reasonPhrase(row.end.reason) };
+    cell.end = {
+      finish: row.end.facts.finish_reason ?? "",
+      why: reasonPhrase(row.end.reason),
+      late: lastStepOf(row) - step,
+    };
   }
   return cell;
+}
+
+/**
+ * Whether its request had ended before the step's tokens were taken in.
+ * @param {TraceIndex} index @param {Row} row @param {Share} share @param {number} step
+ */
+function isLate(index, { end }, share, step) {
+  if (!index.overlaps || !end || end.i < share.i) return false;
+  const takenIn = index.steps.get(step)?.phases.get("update")?.i ?? Infinity;
+  return takenIn > end.i && !(end.step === step && end.phase === "update");
 }
 
 /** @param {Mark} mark */
@@ -189,6 +225,8 @@ function streamOf(store, index, id, request, computed) {
     hit: request.hit_tokens ?? 0,
     ...computed(id),
     known: request.num_tokens ?? 0,
+    placeholders: request.num_output_placeholders ?? 0,
+    toDrop: request.async_tokens_to_discard ?? 0,
     maxTokens: request.max_tokens ?? 0,
     preemptions: request.num_preemptions ?? 0,
     output: outputPieces(request),

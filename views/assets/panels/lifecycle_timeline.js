@@ -6,7 +6,7 @@ import { requestColour } from "../words/colours.js";
 import { count } from "../words/format.js";
 import { Plane, fit, haloText, roundRect } from "./canvas.js";
 import { seekStep, stepOf } from "./cursor.js";
-import { CELLS, cellLines, dot, line, ring, triangle } from "./lifecycle_cells.js";
+import { CELLS, cellLines, dot, drawFlight, line, ring, triangle } from "./lifecycle_cells.js";
 import { Tip } from "./parts.js";
 
 /** @import { Store } from "../core/store.js" */
@@ -162,12 +162,28 @@ export class Timeline {
       slivers = 0;
     }
     if (slivers > 0) this.drawSegment(c, x, y, w, 0, slivers, bar.future, "", colours);
+    if (bar.inFlight && given > 0) this.drawInFlight(c, x, top + height, w, colours);
     if (bar.step !== model.step || given === 0) return;
     c.globalAlpha = 1;
     c.font = `600 11px ${colours.mono}`;
     c.textAlign = "center";
     c.fillStyle = colours.text;
     haloText(c, count(given), x + w / 2, top - 8, colours.panel);
+  }
+
+  /**
+   * A dashed foot: the step is scheduled, and its output has not gone out.
+   * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} w
+   * @param {any} colours
+   */
+  drawInFlight(c, x, y, w, colours) {
+    c.globalAlpha = 1;
+    c.strokeStyle = colours.event;
+    c.lineWidth = 2;
+    c.setLineDash([3, 2]);
+    line(c, x - 1, y + 2, x + w + 1, y + 2);
+    c.setLineDash([]);
+    c.lineWidth = 1;
   }
 
   /**
@@ -295,6 +311,7 @@ export class Timeline {
     c.globalAlpha = cell.future ? FUTURE : 1;
     const draw = CELLS[cell.kind ?? ""];
     if (draw) draw(c, x, y, w, cell, colour, colours);
+    drawFlight(c, x, y, w, cell, colour, colours);
     if (cell.stopped !== undefined) {
       dot(c, x + w / 2, y, 4.6, colours.panel);
       dot(c, x + w / 2, y, 3.1, colours.text);
@@ -323,7 +340,8 @@ export class Timeline {
     c.font = `11px ${colours.font}`;
     c.textAlign = "left";
     c.fillStyle = cell.end?.finish === "abort" ? colours.bad : colours.muted;
-    haloText(c, cell.end?.finish ?? "", at + 6, y + 0.5, colours.panel);
+    const label = at + (cell.end?.late ?? 0) * this.column + 6;
+    haloText(c, cell.end?.finish ?? "", label, y + 0.5, colours.panel);
   }
 
   // -- pointer and keys --------------------------------------------------------------------------
