@@ -594,7 +594,7 @@ def test_a_live_engine_is_stepped_and_runs(page: Page, server: StageServer) -> N
     page.get_by_label("Speed").select_option("2")
     page.locator("[data-act=run]").click()
     wait_head(page, "s.headEngine.mode === 'running'")
-    expect(page.locator(".gb-hint")).to_contain_text("above 4 steps a second both threads")
+    expect(page.locator(".gb-hint")).to_contain_text("above 4 steps/s both threads")
     page.get_by_label("Speed").select_option("free")
     wait_head(page, "Object.values(s.state.requests)[0].status === 'finished'")
     page.locator("[data-act=run]").click()

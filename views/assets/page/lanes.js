@@ -160,9 +160,10 @@ export class LanesRow {
 
   /** @param {Lanes} lanes */
   updateBoth({ both }) {
-    const share = both.of > 0 ? both.us / both.of : 0;
-    const sum = `${micros(both.us)} of ${micros(both.of)}`;
-    setTruth(this.both, "derived", `${BOTH_HOW} = ${sum}`, `${percent(share)} at once`);
+    const any = both.of > 0;
+    const sum = any ? `${micros(both.us)} of ${micros(both.of)}` : "";
+    const share = any ? `${percent(both.us / both.of)} at once` : "";
+    setTruth(this.both, "derived", `${BOTH_HOW} = ${sum}`, share);
     setTruth(this.times, "derived", BOTH_HOW, sum);
     setText(this.grid, `grid ${micros(this.canvas.grid)}`);
     setAttribute(this.wider, "disabled", this.canvas.zoom > LEAST_ZOOM ? null : "");

@@ -63,7 +63,7 @@ export class LanesCanvas {
     this.light(c, colours, lanes.t, x);
     for (const bar of this.drawn) this.bar(c, bar, colours, x(lanes.t));
     this.handOver(c, colours);
-    this.playhead(c, colours, x(lanes.t));
+    if (index.runs.length) this.playhead(c, colours, x(lanes.t));
   }
 
   /** Microseconds from one line to the next. */

@@ -46,7 +46,8 @@ export function lanesSentence({ own, other, inFlight, next }, byPhases) {
   const meanwhile =
     own && other ? `; meanwhile ${phrase(other)}` : own && !byPhases ? waits(own, inFlight) : "";
   const sentence = `${capital(phrase(begun))}${meanwhile}.`;
-  return byPhases ? `${sentence} ${nextWords(next)}`.trim() : sentence;
+  const known = byPhases && (own?.ended ?? true);
+  return known ? `${sentence} ${nextWords(next)}`.trim() : sentence;
 }
 
 /** @param {Lanes["next"]} next */
@@ -82,8 +83,7 @@ export function pausedWords(inFlight, next) {
 
 /** Of an engine that runs so slowly that one sees its phases. */
 export const BY_PHASES =
-  "Runs phase by phase, one after the other; " +
-  `above ${BY_PHASES_UP_TO} steps a second both threads work at once.`;
+  `Phase by phase; above ${BY_PHASES_UP_TO} steps/s both threads work at once.`;
 
 export const BOTH_HOW =
   "time in which both threads were in a phase ÷ time in which at least one was, up to the " +
