@@ -104,6 +104,7 @@ function frontEnd(now) {
     rows: [
       measured("loop", pace, "the mode the front end set"),
       measured("next phase", engine.next_phase ?? "–", "where the engine stood at the cursor"),
+      ...inFlightRows(engine.in_flight),
       derived(
         "requests in its care",
         count(open),
@@ -121,6 +122,17 @@ function frontEnd(now) {
       ),
     ],
   };
+}
+
+/**
+ * Where steps overlap: those that are scheduled and whose output has not gone out.
+ * @param {Record<string, string>|undefined} steps with the next phase of each @returns {LiveRow[]}
+ */
+function inFlightRows(steps) {
+  const words = Object.entries(steps ?? {}).map(([step, phase]) => `${step} (${phase})`);
+  return words.length
+    ? [measured("steps in flight", words.join(", "), "engine.in_flight: each with its next phase")]
+    : [];
 }
 
 /** @param {Moment} now @returns {Live} */

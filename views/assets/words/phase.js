@@ -128,7 +128,11 @@ const PHASES = {
     none: "no token was sampled",
   },
   update: {
-    clauses: [appended, each("request_finished", 3, "finished request", finishedWords)],
+    clauses: [
+      appended,
+      each("token_dropped", 2, "dropped token"),
+      each("request_finished", 3, "finished request", finishedWords),
+    ],
     none: "no token to append",
   },
   output: {
