@@ -887,6 +887,7 @@ EFFECTS = {
     "heads_grouped": Effect({"graph.heads"}),
     "token_sampled": Effect({"graph.batch"}),
     "token_appended": Effect({"lifecycle.streams"}),
+    "token_dropped": Effect({"lifecycle.rows"}),
     "request_finished": Effect({"lifecycle.rows"}, {"lifecycle.streams"}),
     "text_emitted": Effect({"lifecycle.streams"}),
 }

@@ -109,7 +109,8 @@ export class LogicalTable {
   fillRow(row, item, pool) {
     const chosen = this.store.selection?.block === item.block;
     const { block: id, to, fill: full, scheduled, refs, hash, uncomputed, touch } = item;
-    const shown = [id, to, full, scheduled, refs, hash, uncomputed, item.text.length, touch, chosen];
+    const { length } = item.text;
+    const shown = [id, to, full, scheduled, refs, hash, uncomputed, length, touch, chosen];
     const key = shown.join(" ");
     if (row.__shown === key) return;
     row.__shown = key;
