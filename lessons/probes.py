@@ -22,7 +22,9 @@ from engine.events import (
     Record,
 )
 from engine.memory_parts import ALL_WAYS, PAGED, Memory
+from engine.origins import Origins
 from engine.trace import State, Trace, TraceHeader, fold
+from engine.why import Why, decisions_about
 
 Value = bool | int | float | str | tuple[Any, ...]
 Probe = Callable[..., Value]
@@ -306,6 +308,32 @@ def reason(moment: Moment, event: str, request: str = "") -> str:
     """The code of the reason that the latest event of a type has; empty where it has none."""
     found = moment.last(event, request).reason
     return "" if found is None else CODE_OF_REASON[type(found)]
+
+
+@probe
+def decision(moment: Moment, request: str) -> str:
+    """The latest decision about a request: admitted, behind, preempted and so on."""
+    return next(decided(moment, request)).decision
+
+
+@probe
+def why(moment: Moment, decision: str, name: str, request: str) -> Value:
+    """A number behind the latest such decision about a request: ahead, short and so on."""
+    found = next((item for item in decided(moment, request) if item.decision == decision), None)
+    if found is None:
+        raise ProbeError(f"no decision {decision!r} about {request} fell up to this moment")
+    reason = {} if found.reason is None else found.reason._asdict()
+    known = {**found.event.facts._asdict(), **reason, **found.numbers}
+    return entry(known, name, f"number behind {decision}")
+
+
+def decided(moment: Moment, request: str) -> Iterator[Why]:
+    """All decisions about a request, latest first; ProbeError where there is none."""
+    origins = Origins(moment.header, moment.records)
+    found = [item for step in origins.events for item in decisions_about(origins, request, step)]
+    if not found:
+        raise ProbeError(f"nothing was decided about {request} up to this moment")
+    return reversed(found)
 
 
 @probe

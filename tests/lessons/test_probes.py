@@ -88,6 +88,19 @@ def test_the_old_ways_are_read_beside_the_paged_one() -> None:
             assert read(moment, f"reserves('max', '{key}') == config('max_model_len')")
 
 
+def test_decisions_are_read_with_the_numbers_behind_them() -> None:
+    at = moments("09-preempt-recompute", Phase.SCHEDULE)
+    assert read(at[5], "decision('r2')") == "kept_waiting"  # preempted, and first in the queue
+    assert read(at[5], "why('preempted', 'by', 'r2')") == "r0"
+    assert read(at[5], "why('preempted', 'needs', 'r2')") == 1
+    assert read(at[5], "why('behind', 'ahead', 'r3')") == 1
+    assert read(at[3], "why('kept_waiting', 'short', 'r3')") == 1
+    with pytest.raises(ProbeError, match="no decision 'resumed' about r2 fell"):
+        read(at[5], "why('resumed', 'seat', 'r2')")
+    with pytest.raises(ProbeError, match="nothing was decided about r3"):
+        read(at[0], "decision('r3')")
+
+
 def test_a_moment_knows_nothing_of_what_came_later() -> None:
     first = moments("02-block-boundary", Phase.SCHEDULE)[0]
     assert read(first, "phase()") == "schedule"

@@ -7,6 +7,7 @@ import { consoleLines, linesUpTo } from "../core/console_index.js";
 import { WHOSE } from "../words/console.js";
 import { count } from "../words/format.js";
 import { el, reconcile, setAttribute, setText } from "./dom.js";
+import { OneStop } from "./one_stop.js";
 import { truth } from "./truth.js";
 
 /** @import { Entry } from "../core/console_index.js" */
@@ -15,7 +16,6 @@ import { truth } from "./truth.js";
 const MOST_LINES = 300; // drawn at once
 const AHEAD = 100; // of them later than the cursor
 const NEAR_END = 24; // pixels
-const PAGE = 10; // lines a page key walks
 
 export class Console {
   /**
@@ -30,13 +30,10 @@ export class Console {
     );
     this.more = el("p", { class: "gb-note-small" });
     this.list = el("ol", { class: "gb-console", "aria-label": "Lines" });
-    this.list.addEventListener("keydown", (event) => this.pressed(event));
+    this.stop = new OneStop(this.list, ".gb-console-line");
     this.list.addEventListener("pointerover", (event) => this.pointAt(event.target));
     this.list.addEventListener("pointerleave", () => this.store.point(null));
-    this.list.addEventListener("focusin", (event) => {
-      this.pointAt(event.target);
-      this.keepOneStop(/** @type {Element} */ (event.target));
-    });
+    this.list.addEventListener("focusin", (event) => this.pointAt(event.target));
     this.list.addEventListener("focusout", () => this.store.point(null));
     this.scroller = el(
       "div",
@@ -114,7 +111,7 @@ export class Console {
       },
     );
     const { list } = this;
-    this.keepOneStop(list.querySelector(":focus") ?? list.querySelector("[aria-current]"));
+    this.stop.keep(list.querySelector(":focus") ?? list.querySelector("[aria-current]"));
   }
 
   /** @param {Entry} entry */
@@ -155,39 +152,6 @@ export class Console {
   pointAt(target) {
     const button = target instanceof Element ? target.closest(".gb-console-line") : null;
     this.store.point(button?.getAttribute("data-component") ?? null);
-  }
-
-  // -- keys --------------------------------------------------------------------------------------
-
-  /** @returns {HTMLElement[]} */
-  buttons() {
-    return /** @type {HTMLElement[]} */ ([...this.list.querySelectorAll(".gb-console-line")]);
-  }
-
-  /** The Tab key stops at one line. @param {Element|null} line */
-  keepOneStop(line) {
-    const buttons = this.buttons();
-    const stop = line ?? buttons[0];
-    for (const button of buttons) setAttribute(button, "tabindex", button === stop ? "0" : "-1");
-  }
-
-  /** The arrows walk the lines. @param {KeyboardEvent} event */
-  pressed(event) {
-    const buttons = this.buttons();
-    const at = buttons.indexOf(/** @type {HTMLElement} */ (event.target));
-    /** @type {Record<string, number>} */
-    const places = {
-      ArrowDown: at + 1,
-      ArrowUp: at - 1,
-      PageDown: at + PAGE,
-      PageUp: at - PAGE,
-      Home: 0,
-      End: buttons.length - 1,
-    };
-    const to = places[event.key];
-    if (to === undefined || at < 0) return;
-    event.preventDefault();
-    buttons[Math.max(0, Math.min(buttons.length - 1, to))].focus();
   }
 }
 
