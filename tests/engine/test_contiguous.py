@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import ceil
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from engine.async_llm import AsyncLLM
 from engine.config import SamplingParams
 from engine.conformance import Conformance, Workload, WorkloadError, load_workload
 from engine.conformance.cycles import AsyncConformance
@@ -240,6 +242,28 @@ def test_what_several_requests_share_is_stored_once() -> None:
     slow = Slow(driver)
     list(driver.steps())
     assert slow.shared > 0
+
+
+@pytest.mark.parametrize("async_scheduling", [False, True])
+def test_sequences_of_one_prompt_share_pages_and_cannot_share_pieces(
+    make: Callable[..., AsyncLLM], async_scheduling: bool
+) -> None:
+    llm = make(num_gpu_blocks=40, block_size=4, async_scheduling=async_scheduling)
+    first = SamplingParams(temperature=0.0, max_tokens=1)
+    llm.submit("Once upon a time there was a block of sixteen", first)
+    while llm.num_unfinished:
+        llm.step()
+    params = SamplingParams(temperature=1.0, max_tokens=8, n=3, ignore_eos=True)
+    llm.submit("Once upon a time there was a block of sixteen", params)
+    llm.step()
+    memory = Memory(llm.trace.state(), llm.config)
+    assert len(memory.running) == 3
+    tokens = sum(memory.requests[key]["num_computed_tokens"] for key in memory.running)
+    assert memory.parts("oracle").tokens == tokens > memory.parts(PAGED).tokens + 8
+    while llm.num_unfinished:
+        llm.step()
+    assert llm.trace.state()["contiguous"] == {way: {} for way in WAYS}
+    llm.close()
 
 
 @given(
