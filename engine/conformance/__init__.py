@@ -29,7 +29,10 @@ TRACE_SCHEMA = 1
 
 
 def run(path: Path) -> Iterator[dict[str, Any]]:
-    """All lines of the trace of a workload file."""
+    """All lines of the trace of a workload file; `WorkloadError`, with its path, where it has none.
+
+    That may turn out only at a later line.
+    """
     workload, digest = load_workload(path)
     driver: Conformance | AsyncConformance
     if workload.config.async_scheduling:
@@ -44,7 +47,10 @@ def run(path: Path) -> Iterator[dict[str, Any]]:
         "config": workload.config.model_dump(),
     }
     count = 0
-    for record in driver.steps():
-        count += 1
-        yield record
+    try:
+        for record in driver.steps():
+            count += 1
+            yield record
+    except WorkloadError as error:
+        raise WorkloadError(f"{path}: {error}") from None
     yield {"end": True, counted: count, "requests": driver.summary()}

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from engine.async_core import AsyncEngineCore, StepInFlight
-from engine.conformance.driver import MAX_STEPS, Driver, Line
+from engine.conformance.driver import Driver, Line
 from engine.conformance.steps import FormulaRunner
-from engine.conformance.workload import Workload, WorkloadError
+from engine.conformance.workload import MAX_STEPS, Workload, WorkloadError
 from engine.events import Event, Phase, TokenDropped
 from engine.request import Request
 from engine.two_lanes import TwoLaneTrace
@@ -57,7 +57,7 @@ class AsyncConformance(Driver):
                     return
                 if not moved or self._is_too_long(cycle - last_token):
                     self._give_up(cycle)
-        raise WorkloadError(f"{self.workload.name}: no end within {MAX_STEPS} cycles")
+        raise WorkloadError(f"no end within {MAX_STEPS} cycles")
 
     def _moves(self, line: Line) -> bool:
         """Whether the next cycle may be another than the one that has this line."""
@@ -109,7 +109,7 @@ class AsyncConformance(Driver):
                 self._refuse(f"requests.{index}.abort_phase: cycle {cycle} awaits no output")
 
     def _refuse(self, message: str) -> NoReturn:
-        raise WorkloadError(f"{self.workload.name}: {message}")
+        raise WorkloadError(message)
 
     def _update(self, cycle: int) -> Line:
         batch, before = self.core.in_flight[0], len(self.trace.records)

@@ -29,7 +29,6 @@ from engine.scheduler import Scheduler
 from engine.trace import SCHEMA_VERSION, Trace, TraceHeader
 
 FREE_HEAD = 32
-MAX_STEPS = 100_000
 Line = dict[str, Any]  # of a trace
 
 
@@ -128,7 +127,7 @@ class Driver(ABC):
     def _give_up(self, step: int) -> NoReturn:
         stuck = [*self.scheduler.running, *self.scheduler.waiting]
         raise WorkloadError(
-            f"{self.workload.name}: step {step}: no more tokens will come, for the pool cannot "
+            f"step {step}: no more tokens will come, for the pool cannot "
             f"hold {' or '.join(request.request_id for request in stuck)}; raise "
             f"config.num_gpu_blocks ({self.workload.config.num_gpu_blocks}) or block_size"
         )

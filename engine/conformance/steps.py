@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from engine.conformance.driver import MAX_STEPS, Driver, Line
-from engine.conformance.workload import Sampler, Workload, WorkloadError
+from engine.conformance.driver import Driver, Line
+from engine.conformance.workload import MAX_STEPS, Sampler, Workload, WorkloadError
 from engine.core import NO_STEP, EngineCore, RunnerRequest
 from engine.events import Phase
 from engine.outputs import ModelRunnerOutput, SchedulerOutput
@@ -105,7 +105,7 @@ class Conformance(Driver):
                     self._give_up(step)
             elif step > self.last_due:
                 return
-        raise WorkloadError(f"{self.workload.name}: no end within {MAX_STEPS} steps")
+        raise WorkloadError(f"no end within {MAX_STEPS} steps")
 
     def _is_stuck(self, record: Line, without_token: int) -> bool:
         """Whether every step to come would be like this one, or like some of the last."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from engine.config import ConfigError, EngineConfig, SamplingParams, TokenId, describe
 
 EOS_TOKEN_ID = 2
+MAX_STEPS = 100_000
+
+Step = Annotated[int, Field(ge=0, lt=MAX_STEPS)]
 
 
 class WorkloadError(ValueError):
@@ -48,12 +51,12 @@ class WorkloadRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     id: str
-    arrival_step: int = Field(default=0, ge=0)
+    arrival_step: Step = 0
     prompt_token_ids: list[TokenId] = Field(min_length=1)
     max_tokens: int = Field(ge=1)
     priority: int = 0
-    arrival_time: float | None = None
-    abort_step: int | None = None
+    arrival_time: float | None = Field(default=None, allow_inf_nan=False)
+    abort_step: Step | None = None
     abort_phase: Literal["before", "during"] = "before"
     eos_at: int | None = None
     ignore_eos: bool = False
@@ -86,7 +89,7 @@ class WorkloadAction(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    step: int = Field(ge=0)
+    step: Step
     op: Literal["reset_prefix_cache"]
     reset_running_requests: bool = False
 

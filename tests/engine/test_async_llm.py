@@ -34,6 +34,7 @@ from engine.events import (
     PromptTooLong,
     RequestCompleted,
     RequestRefused,
+    RequestScheduled,
     RequestSubmitted,
     TokenSampled,
 )
@@ -616,6 +617,17 @@ def test_the_sequences_of_a_request_share_its_salt(make: Make) -> None:
     requests = engine.trace.state()["requests"].values()
     assert [request["cache_salt"] for request in requests] == ["mine"] * 2
     assert sorted(request["hit_tokens"] for request in requests) == [0, 12]
+
+
+def test_the_lowest_priority_goes_first_and_of_equals_the_one_that_came_first(make: Make) -> None:
+    engine = make(scheduling_policy="priority", max_num_seqs=1)
+    params = SamplingParams(max_tokens=1)
+    engine.submit_many([Submission("a", params, priority) for priority in (5, -1, 3, -1)])
+    while engine.num_unfinished:
+        engine.step()
+    facts = [record.facts for record in engine.trace.records if isinstance(record, Event)]
+    admitted = [fact.request for fact in facts if isinstance(fact, RequestScheduled)]
+    assert admitted == ["r1", "r3", "r2", "r0"]
 
 
 def test_sequences_of_one_priority_do_not_preempt_each_other_for_ever(make: Make) -> None:

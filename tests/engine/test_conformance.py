@@ -91,6 +91,12 @@ def test_the_command_prints_json_lines() -> None:
         ({"config": {"block_sise": 4}}, "config.block_sise"),
         ({"requests": []}, "requests"),
         ({"config": {"num_gpu_blocks": 1}}, "config.num_gpu_blocks"),
+        ({"config": {"watermark": float("nan")}}, "config.watermark: must be less than 1"),
+        ({"config": None}, "config: "),
+        (
+            {"actions": [{"step": 10**9, "op": "reset_prefix_cache"}]},
+            "actions.0.step: must be less",
+        ),
         ({"requests": [{"id": "a", "prompt_token_ids": [1]}]}, "requests.0.max_tokens"),
         (
             {"requests": [{"id": "a", "prompt_token_ids": [1] * 300, "max_tokens": 1}]},
@@ -129,6 +135,11 @@ def write_workload(path: Path, config: dict[str, Any], **request: Any) -> Path:
         ({"prompt_token_ids": [2**64]}, "requests.0.prompt_token_ids.0: must be less than"),
         ({"stop_token_ids": [2**64]}, "requests.0.stop_token_ids.0: must be less than"),
         ({"min_tokens": -1}, "requests.0.min_tokens: must be 0 or more"),
+        ({"max_tokens": float("nan")}, "requests.0.max_tokens: must be a number"),
+        ({"arrival_time": float("inf")}, "requests.0.arrival_time: must be a number"),
+        ({"arrival_step": 2**62}, "requests.0.arrival_step: must be less than 100000"),
+        ({"abort_step": -1}, "requests.0.abort_step: must be 0 or more"),
+        ({"id": "\ud800"}, "value: invalid JSON"),
         ({"min_tokens": 2}, "requests.0.min_tokens: 2 is more than max_tokens"),
         ({"stop_token_ids": list(range(65))}, "requests.0.stop_token_ids: .*at most 64"),
     ],
@@ -150,7 +161,7 @@ def test_a_request_that_never_ends_is_told_soon(
     config["async_scheduling"] = async_scheduling
     path = write_workload(tmp_path / "w.json", config, prompt_token_ids=[1] * 90)
     lines: list[dict[str, Any]] = []
-    with pytest.raises(WorkloadError, match="cannot hold a; raise config.num_gpu_blocks"):
+    with pytest.raises(WorkloadError, match=r"w\.json: .*cannot hold a; raise config.num_gpu"):
         for line in run(path):
             lines.append(line)
     calls = 2 if async_scheduling else 1  # a step has one line, a cycle one for each call
@@ -160,7 +171,7 @@ def test_a_request_that_never_ends_is_told_soon(
 def test_an_abort_while_nothing_is_awaited_is_named(tmp_path: Path) -> None:
     config = {"async_scheduling": True}
     path = write_workload(tmp_path / "w.json", config, abort_step=0, abort_phase="during")
-    with pytest.raises(WorkloadError, match=r"requests.0.abort_phase: cycle 0 awaits no output"):
+    with pytest.raises(WorkloadError, match=r"w\.json: requests.0.abort_phase: cycle 0 awaits no"):
         list(run(path))
 
 
