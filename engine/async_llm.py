@@ -27,6 +27,7 @@ from engine.engine_thread import EngineThread, EngineThreadStopped
 from engine.events import (
     STEP_PHASES,
     EngineFailed,
+    IntegrityChecked,
     Phase,
     PromptTextTooLong,
     PromptTooLong,
@@ -34,6 +35,7 @@ from engine.events import (
     RequestRefused,
     StatsLogged,
 )
+from engine.integrity import LogReader, check_integrity
 from engine.metrics.stats import EngineStats
 from engine.metrics.stats_line import StatsLine, cache_texts, stats_text
 from engine.model_loader.dtypes import dtype_name, in_dtype, kv_cache_dtype
@@ -311,13 +313,20 @@ class AsyncLLM:
         """Stop where the engine is: between two phases."""
         return self.thread.call(self._pause)
 
-    def step_phase(self) -> EngineStatus:
-        """Pause, and run the next phase alone."""
-        return self._in_turn(lambda: self._by_hand(whole_step=False))
+    def step_phase(self, check: bool = False) -> EngineStatus:
+        """Pause, and run the next phase alone; then `check_integrity`, if told to."""
+        return self._in_turn(lambda: self._by_hand(whole_step=False, check=check))
 
-    def step(self) -> EngineStatus:
-        """Pause, and run to the end of the step (a whole one, if none has begun)."""
-        return self._in_turn(lambda: self._by_hand(whole_step=True))
+    def step(self, check: bool = False) -> EngineStatus:
+        """Pause, and run to the end of the step (a whole one, if none has begun).
+
+        `check_integrity` after each phase, if told to.
+        """
+        return self._in_turn(lambda: self._by_hand(whole_step=True, check=check))
+
+    def check_integrity(self) -> IntegrityChecked:
+        """Check all rules of `engine/integrity.py` now, between two phases, and log what came."""
+        return self.thread.call(self._check_integrity)
 
     def reset_prefix_cache(self) -> bool:
         """Forget all cached content; False while requests hold blocks."""
@@ -362,10 +371,14 @@ class AsyncLLM:
         """`pause`, awaited."""
         return await self.call_async(self._pause)
 
-    async def step_async(self, whole_step: bool = True) -> EngineStatus:
+    async def step_async(self, whole_step: bool = True, check: bool = False) -> EngineStatus:
         """`step` or `step_phase`, awaited."""
-        turn = self.thread.turn(lambda: self._by_hand(whole_step))
+        turn = self.thread.turn(lambda: self._by_hand(whole_step, check))
         return await asyncio.wrap_future(turn)
+
+    async def check_integrity_async(self) -> IntegrityChecked:
+        """`check_integrity`, awaited."""
+        return await self.call_async(self._check_integrity)
 
     async def reset_async(self, config: EngineConfig | None = None) -> EngineStatus:
         """`reset`, awaited."""
@@ -441,6 +454,7 @@ class AsyncLLM:
         self.requested_config = config
         self.core, self.outputs, self.stats = core, outputs, stats
         self._stats_line, self._line_awaited = StatsLine(stats), False
+        self._log_reader = LogReader(trace)
         outputs.after_step = self._step_ends
         self.failed, self.mode, self.rate = None, "paused", None
         self._next_id = 0
@@ -652,14 +666,34 @@ class AsyncLLM:
     def _in_turn(self, function: Callable[[], T]) -> T:
         return self.thread.turn(function).result()
 
-    def _by_hand(self, whole_step: bool) -> EngineStatus:
+    def _by_hand(self, whole_step: bool, check: bool) -> EngineStatus:
         self._check_usable()
         if self.mode == "running":
             self._set_mode("paused", None)
-        self._advance(self.core.step if whole_step else self.core.step_phase)
+        if check:
+            self._advance(lambda: self._step_and_check(whole_step))
+        else:
+            self._advance(self.core.step if whole_step else self.core.step_phase)
         if self.failed is not None:
             raise EngineError(self.failed)
         return self.status
+
+    def _step_and_check(self, whole_step: bool) -> None:
+        while self.core.step_phase() is not Phase.OUTPUT and whole_step:
+            self._check_integrity()
+        self._check_integrity()
+
+    def _check_integrity(self) -> IntegrityChecked:
+        """Also of an engine that failed: there it is most wanted."""
+        self._check_open()
+        self.core.rest()
+        began = time.perf_counter()
+        report = check_integrity(self.core, self._log_reader)
+        duration_us = (time.perf_counter() - began) * 1e6
+        facts = report.facts(self.core.next_phase)
+        self._log_command(facts, duration_us=duration_us)
+        self._queue_turn()  # the executor was held
+        return facts
 
     def _queue_turn(self) -> None:
         """Have the loop's next turn come, unless it is coming, or nothing is to be done."""
@@ -777,11 +811,14 @@ class AsyncLLM:
             self.outputs.fail_all(RequestLost(self.failed))
 
     def _log_command(
-        self, facts: RequestRefused | StatsLogged | EngineFailed, reason: Reason | None = None
+        self,
+        facts: RequestRefused | StatsLogged | EngineFailed | IntegrityChecked,
+        reason: Reason | None = None,
+        duration_us: float | None = None,
     ) -> None:
         """Log what happened here and not in the core."""
         self._begin_command()
-        self.trace.event(facts, reason)
+        self.trace.event(facts, reason, duration_us)
         self.core.command({})
 
     def _begin_command(self) -> None:

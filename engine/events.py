@@ -726,6 +726,23 @@ class StatsLogged(NamedTuple):
     prefix_cache_hit_rate: float  # of the latest 1,000 look-ups, from 0 to 1
 
 
+@at("block-manager")
+class IntegrityChecked(NamedTuple):
+    """All rules of `engine/integrity.py` were checked, between two phases.
+
+    At most `MOST_VIOLATIONS` of the violations are listed, field by field in one order.
+    """
+
+    before: str  # the phase that is next
+    rules: tuple[str, ...]
+    checked: tuple[int, ...]  # how much was looked at under each rule
+    num_violations: int
+    broken: tuple[str, ...]  # the rule of each violation
+    messages: tuple[str, ...]
+    blocks: tuple[int, ...]  # that it is about, or -1
+    requests: tuple[str, ...]  # that it is about, or ""
+
+
 @at("async-engine")
 class EngineFailed(NamedTuple):
     """A phase raised; the engine stopped and keeps its log."""
@@ -774,6 +791,7 @@ Facts = (
     | TextEmitted
     | RequestCompleted
     | StatsLogged
+    | IntegrityChecked
     | EngineFailed
 )
 

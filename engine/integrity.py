@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.block_pool import BlockPool, KVCacheBlock
+from engine.events import IntegrityChecked, Phase
 from engine.kv_cache_manager import KVCacheManager
 from engine.linked_queue import LinkedQueue
 from engine.request import Request, RequestStatus
@@ -36,6 +37,7 @@ RULES = {
     "log": "the log, folded, is the engine's state",
 }
 MOST_DIFFERENCES = 8  # between log and state that are named
+MOST_VIOLATIONS = 50  # that go into the log
 
 
 class Violation(NamedTuple):
@@ -59,6 +61,20 @@ class Report:
     ) -> None:
         """Note a violation, and the block or the request that it is about."""
         self.violations.append(Violation(rule, message, block, request))
+
+    def facts(self, before: Phase) -> IntegrityChecked:
+        """As the log has it."""
+        listed = self.violations[:MOST_VIOLATIONS]
+        return IntegrityChecked(
+            str(before),
+            tuple(self.checked),
+            tuple(self.checked.values()),
+            len(self.violations),
+            tuple(violation.rule for violation in listed),
+            tuple(violation.message for violation in listed),
+            tuple(-1 if violation.block is None else violation.block for violation in listed),
+            tuple(violation.request or "" for violation in listed),
+        )
 
 
 def check_integrity(core: EngineCore, log: LogReader | None = None) -> Report:
@@ -137,7 +153,7 @@ def check_holders(scheduler: Scheduler, report: Report) -> None:
         report.checked["leaks"] += 1
         key, count = block.block_id, holders[block]
         if block.ref_cnt != count:
-            message = f"block {key} counts {block.ref_cnt} holders, {count} tables have it"
+            message = f"block {key} counts {block.ref_cnt} holders; tables that hold it: {count}"
             report.broken("ref_count", message, key)
         if block not in free and block not in held:
             report.broken("leaks", f"block {key} is not free, and nobody runs with it", key)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, StrictBool, StrictFloat, StrictInt, StrictStr
 from starlette.responses import JSONResponse, Response
 
 from engine.api.access import Access, access, keyed_router
@@ -16,6 +16,14 @@ from engine.api.protocol import ApiError, NoBody
 from engine.async_llm import AsyncLLM, EngineStatus
 from engine.config import EngineConfig
 from engine.sessions import SHARED_KEY, Sessions
+
+
+class StepCommand(BaseModel):
+    """Whether all rules are checked after each phase."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    check: StrictBool = False
 
 
 class RunCommand(BaseModel):
@@ -55,14 +63,14 @@ def command_routes(sessions: Sessions) -> APIRouter:
         return found.engine
 
     @router.post("/engine/phase")
-    async def run_phase(request: Request, body: NoBody | None = None) -> Response:
+    async def run_phase(request: Request, body: StepCommand | None = None) -> Response:
         engine = await own_engine(request)
-        return done(await engine.step_async(whole_step=False))
+        return done(await engine.step_async(False, body is not None and body.check))
 
     @router.post("/engine/step")
-    async def run_step(request: Request, body: NoBody | None = None) -> Response:
+    async def run_step(request: Request, body: StepCommand | None = None) -> Response:
         engine = await own_engine(request)
-        return done(await engine.step_async())
+        return done(await engine.step_async(True, body is not None and body.check))
 
     @router.post("/engine/run")
     async def run(request: Request, body: RunCommand | None = None) -> Response:
@@ -73,6 +81,12 @@ def command_routes(sessions: Sessions) -> APIRouter:
     async def pause(request: Request, body: NoBody | None = None) -> Response:
         engine = await own_engine(request)
         return done(await engine.pause_async())
+
+    @router.post("/engine/check")
+    async def check(request: Request, body: NoBody | None = None) -> Response:
+        engine = await own_engine(request)
+        found = await engine.check_integrity_async()
+        return done(engine.status, **found._asdict())
 
     @router.post("/engine/abort")
     async def abort(request: Request, body: AbortCommand | None = None) -> Response:

@@ -13,6 +13,7 @@ import pytest
 
 from engine.api.event_stream import TICKET_SECONDS, Tickets
 from engine.api.guard import KnownHost, allowed_hosts
+from engine.events import Event, IntegrityChecked
 from engine.trace import Trace, fold
 from tests.api.live_server import Events, Server, eventually
 
@@ -69,10 +70,34 @@ def test_commands_drive_the_engine_phase_by_phase(server: Server) -> None:
         assert command(client, "reset")["ok"] and engine.config.num_gpu_blocks == 8
 
 
+def test_the_engine_checks_itself_on_command_and_logs_what_it_found(server: Server) -> None:
+    key, engine = server.session()
+    with server.client(key) as client:
+        engine.submit("hello")
+        found = command(client, "check")
+        assert (found["before"], found["num_violations"]) == ("arrive", 0)
+        assert dict(zip(found["rules"], found["checked"], strict=True))["one_place"] == 63
+        command(client, "phase", {"check": True})
+        command(client, "step", {"check": True})
+        engine.core.scheduler.kv_cache_manager.block_pool.free_block_queue.length += 1
+        found = command(client, "check")
+        assert found["broken"] == ["queue", "log"]
+        assert found["messages"][0].startswith("free: 62 in a chain, 63 counted")
+    checks = [
+        record.facts.before
+        for record in engine.trace.records
+        if isinstance(record, Event) and isinstance(record.facts, IntegrityChecked)
+    ]
+    phases = ["schedule", "prepare", "execute", "sample", "update", "output", "arrive"]
+    assert checks == ["arrive", *phases, "arrive"]
+
+
 @pytest.mark.parametrize(
     ("name", "body", "param"),
     [
         ("run", {"rate": 0}, "rate"),
+        ("phase", {"check": 1}, "check"),
+        ("step", {"checks": True}, "checks"),
         ("run", {"rate": -1}, "rate"),
         ("run", {"rate": 1e9}, "rate"),
         ("run", {"rate": "fast"}, "rate"),

@@ -28,6 +28,7 @@ from engine.events import (
     REASONS_BY_CODE,
     EngineFailed,
     Event,
+    IntegrityChecked,
     Patch,
     Phase,
     PromptTextTooLong,
@@ -1044,6 +1045,11 @@ def traces_with(kind: str, model: LoadedModel) -> Iterator[Trace]:
         yield command_trace(RequestRefused("r9"), PromptTextTooLong(99_999, 81, 100))
     elif kind == "stats_logged":
         yield command_trace(StatsLogged(10.0, 3.2, 12.5, 2, 1, 0, 0.25, 0.5), aside=True)
+    elif kind == "integrity_checked":
+        found = IntegrityChecked(
+            "execute", ("leaks", "log"), (63, 90), 1, ("leaks",), ("block 4",), (4,), ("",)
+        )
+        yield command_trace(found, aside=True)
     elif kind == "engine_failed":
         yield command_trace(EngineFailed("the engine stopped in the phase `execute` (x)"))
     elif kind == "blocks_uncached":

@@ -231,7 +231,7 @@ def test_a_violation_says_which_block_or_request(core: EngineCore) -> None:
     count_a_holder_too_many(core.scheduler)
     found = {violation.rule: violation for violation in check_integrity(core).violations}
     assert found["ref_count"].block == found["log"].block == key
-    assert found["ref_count"].message == f"block {key} counts 2 holders, 1 tables have it"
+    assert found["ref_count"].message == f"block {key} counts 2 holders; tables that hold it: 1"
     assert found["log"].message.startswith(f"blocks.{key}.ref_cnt differs")
 
 

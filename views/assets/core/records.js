@@ -47,3 +47,6 @@ export function shareKind(facts, promptTokens) {
     return facts.num_known_tokens > promptTokens ? "decode" : "prefill";
   return facts.kind === "running" ? "decode" : "prefill";
 }
+
+/** Events that say nothing of the work: whoever looks for what happened passes them over. */
+export const ASIDES = new Set(["stats_logged", "integrity_checked"]);

@@ -6,6 +6,7 @@
  * @typedef {{component: string|null, request: string|null, block: number|null}} Selection
  */
 import { Clock } from "./clock.js";
+import { ASIDES } from "./records.js";
 import { Timeline, copyState, mergePatch } from "./state.js";
 import { StepIndex } from "./steps.js";
 import { parseTrace } from "./trace_file.js";
@@ -61,6 +62,8 @@ export class Store {
     this.sharedOffered = true;
     /** @type {EngineLink|null} */
     this.link = null;
+    /** Whether the engine checks its rules after each phase that it is stepped by. */
+    this.checksPhases = false;
     /** Counts every change of the log or the cursor. */
     this.version = 0;
     this.maxRecords = MAX_RECORDS;
@@ -399,7 +402,7 @@ export class Store {
   }
 
   /**
-   * @param {string} name phase, step, run, pause, abort, reset, reset_prefix_cache
+   * @param {string} name phase, step, run, pause, check, abort, reset, reset_prefix_cache
    * @param {any} [body]
    * @returns {Promise<boolean>} whether the engine took it
    */
@@ -421,7 +424,7 @@ export class Store {
   /** At the head: let the engine do its next phase and show the first event of it. */
   async commandOneEvent() {
     this.stepWanted = "event";
-    if (!(await this.command("phase"))) this.stepWanted = null;
+    if (!(await this.command("phase", { check: this.checksPhases }))) this.stepWanted = null;
   }
 
   /** @param {"error"|"info"|null} kind @param {string} text */
@@ -545,9 +548,9 @@ export class Store {
   }
 }
 
-/** @param {LogRecord} record whether it says nothing of the work: mode, rate, the periodic line */
+/** @param {LogRecord} record whether it says nothing of the work: mode, rate, asides */
 function isAside(record) {
-  if (record.kind === "event") return record.type === "stats_logged";
+  if (record.kind === "event") return ASIDES.has(record.type);
   return Object.keys(record.changes).every((name) => name === "engine");
 }
 

@@ -126,6 +126,16 @@ export const FACTS = {
     kv_cache_usage: "n",
     prefix_cache_hit_rate: "n",
   },
+  integrity_checked: {
+    before: "s",
+    rules: "S",
+    checked: "N",
+    num_violations: "n",
+    broken: "S",
+    messages: "S",
+    blocks: "N",
+    requests: "S",
+  },
   engine_failed: { message: "s" },
 };
 

@@ -1,8 +1,9 @@
 // @ts-check
-/** The column beside the map: the inspector, and behind it the console's lines. */
+/** The column beside the map: the inspector, behind it the console's lines and the monitor. */
 import { Console } from "./console.js";
 import { el, setAttribute } from "./dom.js";
 import { Inspector } from "./inspector.js";
+import { Rules } from "./rules.js";
 
 /** @import { Store } from "../core/store.js" */
 
@@ -10,6 +11,7 @@ import { Inspector } from "./inspector.js";
 const TABS = [
   ["inspector", "Inspector", "What is selected, and how it stands at the cursor"],
   ["log", "Log", "What vLLM's console would print of this engine"],
+  ["rules", "Rules", "Whether the engine's books agree: checked when you ask for it"],
 ];
 
 export class Side {
@@ -37,6 +39,7 @@ export class Side {
     root.append(bar, ...this.panes);
     this.inspector = new Inspector(this.panes[0], store);
     this.console = new Console(this.panes[1], store);
+    this.rules = new Rules(this.panes[2], store);
     this.console.onPick = (component) => this.select(component);
     this.selection = store.selection;
     this.show("inspector");
@@ -72,8 +75,10 @@ export class Side {
   pressed(event) {
     if (event.key !== "ArrowRight" && event.key !== "ArrowLeft") return;
     event.preventDefault();
-    this.show(this.shown === "log" ? "inspector" : "log");
-    this.tabs[this.shown === "log" ? 1 : 0].focus();
+    const at = TABS.findIndex(([id]) => id === this.shown);
+    const to = (at + (event.key === "ArrowRight" ? 1 : -1) + TABS.length) % TABS.length;
+    this.show(TABS[to][0]);
+    this.tabs[to].focus();
   }
 
   update() {
@@ -83,7 +88,9 @@ export class Side {
       // What was selected on the map or in a panel is to be read, not to be looked for.
       if (Object.values(selection).some((each) => each !== null)) this.show("inspector");
     }
+    setAttribute(this.tabs[2], "data-state", this.rules.state);
     if (this.shown === "log") this.console.update();
+    else if (this.shown === "rules") this.rules.update();
     else this.inspector.update();
   }
 

@@ -208,7 +208,7 @@ export class Transport {
     this.busy = true;
     store.following = true;
     if (unit === "Event") await store.commandOneEvent();
-    else await store.command(unit.toLowerCase());
+    else await store.command(unit.toLowerCase(), { check: store.checksPhases });
     this.busy = false;
     this.face = "";
     this.ticksKey = "";

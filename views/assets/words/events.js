@@ -126,6 +126,10 @@ export const EVENT_PHRASES = {
     `the periodic line over ${f.seconds.toFixed(1)} s: ${f.prompt_throughput.toFixed(1)} prompt ` +
     `and ${f.generation_throughput.toFixed(1)} generated tokens a second, ${f.running} running, ` +
     `${f.waiting} waiting`,
+  integrity_checked: (f, e) =>
+    (f.num_violations
+      ? `${does(f.num_violations, "place", "breaks", "break")} the engine's rules`
+      : `all ${f.rules.length} rules of the engine hold`) + took(e),
   engine_failed: (f) => stoppedWords(f.message),
 };
 

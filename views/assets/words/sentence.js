@@ -1,5 +1,6 @@
 // @ts-check
 /** The sentence a view opens with: what a step did, made from its events alone. */
+import { ASIDES } from "../core/records.js";
 import { SOURCES, eventPhrase } from "./events.js";
 import { capital, names, plural, span } from "./format.js";
 import { seqs } from "./parts.js";
@@ -25,7 +26,7 @@ export function sentenceParts(events, tell, context = {}) {
   const commands = events.filter((event) => event.phase === "command");
   const rest = events.filter((event) => event.phase !== "command");
   if (rest.length === 0 && commands.length > 0) {
-    const said = commands.filter((event) => event.type !== "stats_logged");
+    const said = commands.filter((event) => !ASIDES.has(event.type));
     return oneAfterTheOther(`At step ${commands[0].step}: `, said.length ? said : commands);
   }
   const step = rest.length > 0 ? rest[0].step : context.step;
