@@ -6,10 +6,7 @@ compared with. Counterpart in vLLM 0.26.0: `_model_forward` in `vllm/v1/worker/g
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,26 +20,6 @@ from engine.paged_attention import (
     attending_through_pages,
     make_context,
 )
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-DEVICE = threading.RLock()  # held by whoever computes
-
-
-def in_turn(function: Callable[P, T]) -> Callable[P, T]:
-    """Wait until no other thread computes: the engine's and the executor's take turns.
-
-    At once they would fight for the cores, and they share what a model has only once: its timer and
-    its captured graphs. While a CUDA graph is captured nobody else may touch the device at all.
-    """
-
-    @wraps(function)
-    def wait_and_run(*args: P.args, **kwargs: P.kwargs) -> T:
-        with DEVICE:
-            return function(*args, **kwargs)
-
-    return wait_and_run
 
 
 class ModelInputs(NamedTuple):

@@ -28,6 +28,7 @@ from engine.cuda_graph import (
     Dispatch,
 )
 from engine.detokenizer import TokenTexts
+from engine.device import in_turn
 from engine.events import (
     AttentionRun,
     BlockTablesUpdated,
@@ -44,7 +45,7 @@ from engine.events import (
     TokensReturned,
     WeightsRead,
 )
-from engine.forward import Forward, ModelInputs, context_of, in_turn, run_eagerly
+from engine.forward import Forward, ModelInputs, context_of, run_eagerly
 from engine.kv_cache import KVCache, KVCacheSpec
 from engine.model_loader import LoadedModel
 from engine.model_loader.dtypes import kv_cache_dtype

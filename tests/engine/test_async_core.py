@@ -17,6 +17,7 @@ from engine.async_llm import AsyncLLM, EngineError
 from engine.async_scheduler import AsyncScheduler
 from engine.config import EngineConfig, SamplingParams
 from engine.core import RunnerRequest
+from engine.device import Turns
 from engine.engine_thread import EngineThread
 from engine.events import (
     EXECUTOR_PHASES,
@@ -152,8 +153,7 @@ class Driven:
         self.trace = TwoLaneTrace(make_trace(settings).header)
         self.runner = ModelRunner(model, settings, self.trace.executor)
         self.core = AsyncEngineCore(settings, self.runner, self.trace)
-        watch = Watch(self.trace, self.core.scheduler, self.core.state)
-        self.trace.executor.on_phase_end.append(watch.check)
+        Watch.of(self.core)
         self.requests: dict[str, Request] = {}
 
     def add(self, key: str, prompt: list[int], **params: Any) -> Request:
@@ -597,6 +597,26 @@ def test_a_rate_paces_the_outcomes(slow: Callable[..., AsyncLLM]) -> None:
     assert len(list(stream)) == 4
     outputs = [end.t_us for end in ends(engine.trace) if end.phase is Phase.OUTPUT][:4]
     assert outputs[3] - outputs[0] >= 3 * 25_000  # half a period at least lies between two
+
+
+def test_who_has_waited_longest_computes_next() -> None:
+    turns, order = Turns(), list[str]()
+
+    def compute(name: str) -> None:
+        with turns:
+            order.append(name)
+
+    others = [threading.Thread(target=compute, args=(name,)) for name in ("second", "third")]
+    with turns:
+        for number, other in enumerate(others, 1):
+            other.start()
+            wait_until(lambda number=number: len(turns._waiting) == number)  # type: ignore[misc]
+    compute("fourth")  # at once, by who had it
+    for other in others:
+        other.join()
+    assert order == ["second", "third", "fourth"]
+    with turns:
+        compute("again")  # within its own turn
 
 
 def test_engines_of_both_kinds_share_a_model(make: Make) -> None:
