@@ -59,7 +59,8 @@ export class LanesRow {
         el("span", { class: "gb-lanes-zoom" }, this.grid, this.wider, this.closer),
       ),
     );
-    const line = el("p", { class: "gb-lanes-words" }, this.words, this.chips, this.fold);
+    const words = el("p", { class: "gb-lanes-words" }, this.words, this.chips);
+    const line = el("div", { class: "gb-lanes-line" }, words, this.fold);
     this.element = el("div", { class: "gb-lanes", hidden: true }, this.body, line);
     this.redraw = redrawOnChange(this.element, () => this.update(), [this.wide]);
   }
@@ -175,7 +176,7 @@ export class LanesRow {
     const theme = themeOf(this.element);
     reconcile(
       this.chips,
-      [...this.flightChips(lanes), ...this.tokenChips(), ...this.droppedChips()],
+      [...this.flightChips(lanes), ...this.droppedChips(), ...this.tokenChips()],
       (chip) => chip.key,
       (chip) =>
         el(chip.request ? "button" : "span", {
@@ -192,12 +193,16 @@ export class LanesRow {
 
   /** @param {Lanes} lanes @returns {Chip[]} */
   flightChips({ inFlight }) {
-    return inFlight.map(({ step, next }) => ({
+    const how =
+      "engine.in_flight: it is scheduled, its output has not gone out, and this phase of it has " +
+      "not ended";
+    const chips = inFlight.map(({ step, next }) => ({
       key: `step ${step % 2}`,
-      text: `step ${step} in flight: ${next}`,
-      how: "engine.in_flight: scheduled, its output has not gone out, and this phase has not ended",
+      text: `${step}: ${next}`,
+      how,
       tone: step % 2 ? "odd" : "even",
     }));
+    return chips.length ? [{ key: "label", text: "in flight", how, tone: "label" }, ...chips] : [];
   }
 
   /** Requests that count on a token which nobody knows yet. @returns {Chip[]} */
@@ -216,25 +221,23 @@ export class LanesRow {
     return [...chips, { key: "more", text: `and ${more} more`, how: UNKNOWN_HOW, tone: "more" }];
   }
 
-  /** Tokens that came and are not used, in the step at the cursor. @returns {Chip[]} */
+  /** The latest token that came and is not used, in the step at the cursor. @returns {Chip[]} */
   droppedChips() {
     const { store } = this;
     const entry = store.entryOnShow();
     if (!entry) return [];
-    return store
-      .eventsOfStep(entry)
-      .filter((event) => event.type === "token_dropped")
-      .slice(-2)
-      .map((event) => ({
-        key: `dropped ${event.seq}`,
-        text: droppedWords(
-          event.facts,
-          event.reason !== undefined,
-          store.state.requests?.[event.facts.request]?.finish_reason,
-        ),
-        how: `event ${event.seq} of the log`,
-        tone: "dropped",
-        request: event.facts.request,
-      }));
+    const dropped = store.eventsOfStep(entry).filter((event) => event.type === "token_dropped");
+    const last = dropped[dropped.length - 1];
+    if (!last) return [];
+    const { facts, reason, seq } = last;
+    const words = droppedWords(
+      facts,
+      reason !== undefined,
+      store.state.requests?.[facts.request]?.finish_reason,
+    );
+    const more = dropped.length > 1 ? ` (and ${dropped.length - 1} before it)` : "";
+    const how = `event ${seq} of the log`;
+    const { request } = facts;
+    return [{ key: `dropped ${seq}`, text: words + more, how, tone: "dropped", request }];
   }
 }

@@ -67,9 +67,10 @@ function waits(own, inFlight) {
  * @param {string|undefined} finish how the request has ended
  */
 export function droppedWords({ request, token }, isVoid, finish) {
-  if (isVoid) return `token ${token} of ${request} is void since the reset: dropped`;
+  const dropped = `token ${token} of ${request} dropped`;
+  if (isVoid) return `${dropped}: void since the reset`;
   const how = finish === "abort" ? "was aborted" : `had finished${finish ? ` (${finish})` : ""}`;
-  return `token ${token} of ${request} came too late, ${request} ${how}: dropped`;
+  return `${dropped}: too late, ${request} ${how}`;
 }
 
 /**
