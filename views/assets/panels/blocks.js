@@ -4,7 +4,7 @@ import { USED_HOW } from "../core/pool.js";
 import { el, reconcile, setAttribute } from "../page/dom.js";
 import { setTruth, truth } from "../page/truth.js";
 import { requestColour } from "../words/colours.js";
-import { eventPhrase } from "../words/events.js";
+import { UNCOMPUTED, eventPhrase } from "../words/events.js";
 import { count, percent, plural, ranges } from "../words/format.js";
 import { Holders } from "./blocks_holders.js";
 import { USED, blockFacts, model, sentence, waste } from "./blocks_model.js";
@@ -286,7 +286,9 @@ class BlocksPanel {
         chip.classList.toggle("is-next", item === data.queue.first[0]);
         chip.classList.toggle("is-selected", this.store.selection?.block === item.block);
         const next = item === data.queue.first[0] ? ", given next" : "";
-        const what = item.hashed ? "its content is still cached; giving it evicts that" : "empty";
+        chip.classList.toggle("is-uncomputed", item.uncomputed);
+        const cached = "its content is still cached; giving it evicts that";
+        const what = item.uncomputed ? UNCOMPUTED : item.hashed ? cached : "empty";
         chip.title = `measured: block ${item.block}${next}, ${what}`;
       },
     );

@@ -284,7 +284,8 @@ function queueOf(state) {
     id !== undefined && first.length < QUEUE_SHOWN;
     id = state.blocks?.[id]?.next
   ) {
-    first.push({ block: id, hashed: Boolean(state.blocks?.[id]?.hash) });
+    const { hash, uncomputed } = state.blocks?.[id] ?? {};
+    first.push({ block: id, hashed: Boolean(hash), uncomputed: uncomputed === true });
   }
   return { length: free.length ?? 0, first };
 }

@@ -45,7 +45,7 @@ export function blockParts(opening, events) {
       (e) => `${blockList(e.facts.blocks)}${because(e.reason)}`,
     ),
     verb(
-      "left in the cache, never computed, ",
+      "left uncomputed in the cache ",
       of(events, "blocks_left_uncomputed"),
       2,
       (e) => `${blockList(e.facts.blocks)} of ${e.facts.request}`,
