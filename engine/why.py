@@ -109,7 +109,7 @@ def why(trace: Trace, request: str, step: int) -> list[Why]:
 
     A record counts to its own step, also where asynchronous steps overlap in the log.
     """
-    header, records = trace.after(-1, limit=trace.max_records + 1)
+    header, records = trace.after(-1, limit=trace.next_seq + 1)
     assert header is not None, "a reader at the start gets the header"
     return decisions_about(Origins(header, records), request, step)
 

@@ -373,3 +373,28 @@ def test_a_block_and_a_step_have_their_histories(page: Page, pressure: Trace) ->
     said = sentences(page)
     assert any("is preempted" in text for text in said)
     assert any(" get one token each, all they wanted" in text for text in said)
+
+
+@pytest.mark.parametrize(("width", "theme"), [(1280, ""), (390, "dark")])
+def test_a_history_has_no_fault_that_axe_finds(
+    page: Page, pressure: Trace, width: int, theme: str
+) -> None:
+    from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+
+    page.set_viewport_size({"width": width, "height": 900})
+    page.evaluate("name => (document.getElementById('app').className = `stApp ${name}`)", theme)
+    open_at_end(page, pressure)
+    select(page, request="r3")
+    show_all(page)
+    page.wait_for_timeout(1200)  # colours change slowly
+    problems = [
+        (item["id"], node["target"], node["failureSummary"])
+        for item in Axe().run(page, context=".stApp").response["violations"]
+        for node in item["nodes"]
+        if "gb-inspector" in str(node["target"]) or "gb-history" in str(node["target"])
+    ]
+    assert problems == []
+    inspector = page.locator(".gb-inspector-scroll").first
+    assert inspector.evaluate("node => node.scrollWidth <= node.clientWidth")
+    page.evaluate("document.getElementById('app').className = 'stApp'")
+    page.set_viewport_size({"width": 1280, "height": 900})

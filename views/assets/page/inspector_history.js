@@ -54,7 +54,7 @@ export class HistoryPart {
     this.title = el("h3", { text: title });
     this.note = el("p", { class: "gb-note-small" });
     this.list = el("ol", { class: "gb-history", "aria-label": title });
-    this.stop = new OneStop(this.list, ".gb-event-button", ".gb-why-symbol");
+    this.stop = new OneStop(this.list, ".gb-event-button", "a.gb-why-symbol");
     this.more = el("button", {
       class: "gb-button",
       type: "button",
@@ -63,7 +63,7 @@ export class HistoryPart {
         this.update();
       },
     });
-    this.elements = [this.title, this.note, this.list, this.more];
+    this.elements = [this.title, this.list, this.more, this.note];
   }
 
   update() {
