@@ -28,6 +28,7 @@ from engine.events import (
     STEP_PHASES,
     EngineFailed,
     IntegrityChecked,
+    MemorySized,
     Phase,
     PromptTextTooLong,
     PromptTooLong,
@@ -37,8 +38,8 @@ from engine.events import (
 )
 from engine.integrity import LogReader, check_integrity
 from engine.metrics.stats import EngineStats
-from engine.metrics.stats_line import StatsLine, cache_texts, stats_text
-from engine.model_loader.dtypes import dtype_name, in_dtype, kv_cache_dtype
+from engine.metrics.stats_line import StatsLine, start_texts, stats_text
+from engine.model_loader.dtypes import dtype_name, kv_cache_dtype
 from engine.output_processor import OutputProcessor, RequestLost, RequestStream
 from engine.parallel_sampling import sequences
 from engine.request import Request
@@ -52,7 +53,6 @@ T = TypeVar("T")
 Mode = Literal["paused", "running"]
 Prompt = str | Sequence[int] | Sequence[dict[str, str]]  # text, token ids, or chat messages
 MakeRunner = Callable[["LoadedModel", EngineConfig, EventLog], Runner]
-CheckConfig = Callable[[EngineConfig], object]  # raises ConfigError
 
 SHOW_PHASES_UP_TO = 4.0  # steps a second; so slow a run stops between phases, to let one see them
 MIN_RATE, MAX_RATE = 0.01, 1_000.0
@@ -132,11 +132,12 @@ class AsyncLLM:
         running: bool = False,
         document: str = "",
         make_runner: MakeRunner | None = None,
-        check_config: CheckConfig | None = None,
+        pool_share: int = 1,
         console: bool = False,
     ):
         """Build the engine, paused unless `running`. Raises ConfigError where it cannot be.
 
+        `pool_share`: its KV cache may take one part in so many of the memory.
         `console`: its start and its periodic line go to Python's logging as well.
         """
         self.model = model
@@ -146,7 +147,7 @@ class AsyncLLM:
         self.mode: Mode = "paused"
         self.rate: float | None = None
         self._make_runner = make_runner or make_model_runner
-        self._check_config = check_config
+        self._pool_share = pool_share
         self._console = console
         self._subscribers: list[Callable[[], None]] = []
         self._closed = False
@@ -401,6 +402,11 @@ class AsyncLLM:
         return self.core.trace
 
     @property
+    def is_fresh(self) -> bool:
+        """Whether nothing has happened since the engine was built."""
+        return self.trace.next_seq == self._first_seq
+
+    @property
     def closed(self) -> bool:
         """Whether it was put to rest."""
         return self._closed
@@ -442,10 +448,11 @@ class AsyncLLM:
 
     def _build(self, config: EngineConfig) -> None:
         """Replace the engine by a new one; whatever fails leaves the old one in place."""
-        if self._check_config is not None:
-            self._check_config(config)
-        resolved = config.resolve(self.model.max_model_len)
-        model = in_dtype(self.model, resolved)
+        from engine.memory_budget import size_memory  # torch is imported only now
+
+        began = time.perf_counter()
+        model, resolved, facts, reason = size_memory(self.model, config, self._pool_share)
+        took_us = (time.perf_counter() - began) * 1e6 if facts.profiled_tokens else None
         make_core = self._make_async_core if resolved.async_scheduling else self._make_core
         core, outputs = make_core(model, resolved)
         trace = core.trace
@@ -458,7 +465,9 @@ class AsyncLLM:
         outputs.after_step = self._step_ends
         self.failed, self.mode, self.rate = None, "paused", None
         self._next_id = 0
-        self._print(*cache_texts(resolved))
+        self._log_command(facts, reason, took_us)
+        self._first_seq = trace.next_seq
+        self._print(*start_texts(facts, reason))
 
     def _make_core(
         self, model: LoadedModel, config: EngineConfig
@@ -812,7 +821,7 @@ class AsyncLLM:
 
     def _log_command(
         self,
-        facts: RequestRefused | StatsLogged | EngineFailed | IntegrityChecked,
+        facts: MemorySized | RequestRefused | StatsLogged | EngineFailed | IntegrityChecked,
         reason: Reason | None = None,
         duration_us: float | None = None,
     ) -> None:

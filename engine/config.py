@@ -19,6 +19,7 @@ MAX_LOGPROBS = 20  # as vLLM's max_logprobs
 MAX_BIASED_TOKENS = 1_024
 MAX_CACHE_SALT = 1_024  # characters
 MAX_BIAS = 100.0
+MAX_BLOCKS = 65_536  # of a pool
 MAX_ERRORS = 10  # named in one message; a client may have sent a thousand wrong values
 
 
@@ -50,7 +51,21 @@ class EngineConfig(BaseModel):
 
     block_size: int = Field(default=16, ge=1, le=128, description="tokens a KV-cache block holds")
     num_gpu_blocks: int = Field(
-        default=64, ge=2, le=65_536, description="blocks in the pool; block 0 is the null block"
+        default=64,
+        ge=0,
+        le=MAX_BLOCKS,
+        description="blocks in the pool, one of them the null block; 0: what the memory holds",
+    )
+    gpu_memory_utilization: float = Field(
+        default=0.92,
+        gt=0.0,
+        le=1.0,
+        description="share of the memory for all of it, where num_gpu_blocks is 0",
+    )
+    kv_cache_memory_bytes: int | None = Field(
+        default=None,
+        ge=1,
+        description="of the KV cache alone, where num_gpu_blocks is 0",
     )
     max_num_batched_tokens: int = Field(
         default=64, ge=1, le=32_768, description="token budget of a step, shared by all requests"
@@ -117,8 +132,22 @@ class EngineConfig(BaseModel):
         """Tokens of the longest request that the pool can hold by itself (block 0 is not given)."""
         return (self.num_gpu_blocks - 1) * self.block_size
 
-    def resolve(self, model_max_len: int) -> EngineConfig:
+    @property
+    def pool_set_by(self) -> str:
+        """The setting that says how large the pool is, and so the one to raise."""
+        if self.num_gpu_blocks:
+            return "num_gpu_blocks"
+        given = self.kv_cache_memory_bytes is not None
+        return "kv_cache_memory_bytes" if given else "gpu_memory_utilization"
+
+    def with_blocks(self, num_gpu_blocks: int) -> EngineConfig:
+        """The same with a pool of so many blocks."""
+        return self.model_copy(update={"num_gpu_blocks": num_gpu_blocks})
+
+    def resolve(self, model_max_len: int, num_gpu_blocks: int | None = None) -> EngineConfig:
         """Fill in `max_model_len`, or raise `ConfigError` where model or pool cannot hold it.
+
+        `num_gpu_blocks` is how many blocks the memory holds, where the settings leave it open.
 
         A step must have a token for every seat. Without chunked prefill it must hold a whole
         sequence, or a long one would wait for ever once it is preempted. (vLLM refuses both as
@@ -131,28 +160,29 @@ class EngineConfig(BaseModel):
                 f"{self.max_num_seqs}, and a step must have a token for every running request; "
                 f"raise it to {self.max_num_seqs} or more, or lower max_num_seqs"
             )
-        fits = min(model_max_len, self.largest_request())
+        sized = self if num_gpu_blocks is None else self.with_blocks(num_gpu_blocks)
+        fits = min(model_max_len, sized.largest_request())
         if not self.enable_chunked_prefill:
             fits = min(fits, self.max_num_batched_tokens)
         if fits < 2:
             raise ConfigError(
-                f"num_gpu_blocks {self.num_gpu_blocks}: a request has 2 tokens at least, and pool "
-                f"and step allow {fits}; raise num_gpu_blocks, block_size or "
+                f"num_gpu_blocks {sized.num_gpu_blocks}: a request has 2 tokens at least, and pool "
+                f"and step allow {fits}; raise {self.pool_set_by}, block_size or "
                 "max_num_batched_tokens"
             )
         wanted = self.max_model_len
         if wanted is None:
-            return self.model_copy(update={"max_model_len": fits})
+            return sized.model_copy(update={"max_model_len": fits})
         if wanted > model_max_len:
             raise ConfigError(
                 f"max_model_len {wanted} is more than the {model_max_len} positions the model "
                 f"knows; set it to {fits} or less"
             )
-        if wanted > self.largest_request():
+        if wanted > sized.largest_request():
             raise ConfigError(
-                f"max_model_len {wanted} does not fit the KV cache: {self.num_gpu_blocks - 1} "
-                f"blocks of {self.block_size} hold {self.largest_request()} tokens; set it to "
-                f"{fits} or less, or raise num_gpu_blocks"
+                f"max_model_len {wanted} does not fit the KV cache: {sized.num_gpu_blocks - 1} "
+                f"blocks of {self.block_size} hold {sized.largest_request()} tokens; set it to "
+                f"{fits} or less, or raise {self.pool_set_by}"
             )
         if wanted > fits:
             raise ConfigError(
@@ -161,7 +191,7 @@ class EngineConfig(BaseModel):
                 "it, lower max_model_len, or switch enable_chunked_prefill on",
                 field="max_num_batched_tokens",
             )
-        return self
+        return sized
 
 
 class SamplingParams(BaseModel):

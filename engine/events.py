@@ -258,6 +258,13 @@ class CannotCapture(NamedTuple):
     message: str
 
 
+class CacheLimitsLength(NamedTuple):
+    """No max_model_len was set, and the KV cache holds fewer tokens than the model knows."""
+
+    holds: int
+    model_max_len: int
+
+
 class BlocksInUse(NamedTuple):
     """The prefix cache cannot be reset while requests hold blocks."""
 
@@ -298,6 +305,7 @@ Reason = (
     | AboveLargestSize
     | EnforceEager
     | CannotCapture
+    | CacheLimitsLength
     | BlocksInUse
 )
 
@@ -324,6 +332,28 @@ def at(component: str, connection: str | None = None) -> Callable[[type[E]], typ
         return cls
 
     return register
+
+
+@at("physical-vram")
+class MemorySized(NamedTuple):
+    """The engine starts: its memory is divided, and what is the KV cache's is cut into blocks.
+
+    Where a budget says how many blocks there are, a profiling run has measured the rest.
+    """
+
+    set_by: str  # the setting that says how large the pool is
+    device_bytes: int  # all the device's memory
+    budget_bytes: int  # for all that follows; 0 where the pool was set by itself
+    weight_bytes: int  # measured; all engines of the model share them
+    activation_bytes: int  # most that the profiling run had allocated at a time
+    profiled_tokens: int  # rows of that run; 0: there was none
+    graph_bytes: int  # of all graphs there can be: that of the largest, measured, by their rows
+    graph_sizes: tuple[int, ...]  # their rows, largest first
+    available_bytes: int  # for the KV cache
+    bytes_per_block: int
+    num_blocks: int
+    block_size: int
+    max_model_len: int
 
 
 @at("async-engine", "client-to-engine")
@@ -751,7 +781,8 @@ class EngineFailed(NamedTuple):
 
 
 Facts = (
-    RequestSubmitted
+    MemorySized
+    | RequestSubmitted
     | RequestRefused
     | RequestArrived
     | RequestAborted

@@ -12,6 +12,7 @@ import torch
 
 from engine.memory import check_pool, pool_too_large
 from engine.model_loader import LoadedModel
+from engine.sizing import kv_bytes_per_token
 
 
 class KVCacheSpec(NamedTuple):
@@ -39,7 +40,9 @@ class KVCacheSpec(NamedTuple):
     @property
     def bytes_per_token(self) -> int:
         """K and V of one token over all layers."""
-        return 2 * self.num_layers * self.num_kv_heads * self.head_dim * self.dtype.itemsize
+        return kv_bytes_per_token(
+            self.num_layers, self.num_kv_heads, self.head_dim, self.dtype.itemsize
+        )
 
     @property
     def bytes_per_block(self) -> int:

@@ -1,7 +1,7 @@
 """How much memory there is, how much a KV cache may take, and what is said of one that wants more.
 
-Box `physical-vram`. vLLM 0.26.0 asks the other way round, how many blocks fit:
-`Worker.determine_available_memory` in `vllm/v1/worker/gpu_worker.py`.
+Box `physical-vram`. vLLM 0.26.0: `MemorySnapshot` in `vllm/utils/mem_utils.py`. How many blocks fit
+is asked in `engine/memory_budget.py`.
 """
 
 from __future__ import annotations

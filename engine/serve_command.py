@@ -38,6 +38,8 @@ OPTIONS = (
     Option("enable_chunked_prefill", "enable-chunked-prefill"),
     Option("async_scheduling", "async-scheduling"),
     Option("dtype", "dtype"),
+    Option("gpu_memory_utilization", "gpu-memory-utilization", same_default=True),
+    Option("kv_cache_memory_bytes", "kv-cache-memory-bytes", same_default=True),
     Option("long_prefill_token_threshold", "long-prefill-token-threshold", same_default=True),
     Option("scheduling_policy", "scheduling-policy", same_default=True),
     Option("watermark", "watermark", same_default=True),
@@ -69,12 +71,9 @@ _HUB_IDS = {DEFAULT_MODEL: "HuggingFaceTB/SmolLM2-135M-Instruct"}
 _NO_EFFECT = "has no effect here"
 _ADDRESS = f"{_NO_EFFECT}: HOST= and PORT= say where this server listens"
 _ONE_PROCESS = f"{_NO_EFFECT}: one process on one device runs the whole model"
-_POOL = f"{_NO_EFFECT}: --num-gpu-blocks-override is the size of the pool"
 _WHY = {
     "api-key": f"{_NO_EFFECT}: each tab has a key of its own, which Connect shows",
     "config": "the file is not read; paste what it says as options",
-    "gpu-memory-utilization": _POOL,
-    "kv-cache-memory-bytes": _POOL,
     "host": _ADDRESS,
     "port": _ADDRESS,
     "tensor-parallel-size": _ONE_PROCESS,
@@ -84,9 +83,13 @@ _WHY = {
 
 _AUTO = f"means {_LOADED_DTYPE} here; vLLM's takes a dtype of 16 bits, by the model's files"
 
+# The settings that size the pool by memory.
+_BUDGETS = ("gpu_memory_utilization", "kv_cache_memory_bytes")
+_SIZED = "counts where num_gpu_blocks is 0; the form keeps the number of blocks that it has"
+
 _BY_NAME = {option.name: option for option in OPTIONS}
-# vLLM takes 1k for 1,000 and 1K for 1,024 in these two, and in none of our others.
-_WITH_SUFFIX = ("max_model_len", "max_num_batched_tokens")
+# vLLM takes 1k for 1,000 and 1K for 1,024 in these, and in none of our others.
+_WITH_SUFFIX = ("max_model_len", "max_num_batched_tokens", "kv_cache_memory_bytes")
 _HUMAN = re.compile(r"(\d{1,18})(\.\d{1,18})?([kKmMgGtT])")
 _DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -145,7 +148,8 @@ def serve_command(config: EngineConfig, model: str) -> str:
         default = EngineConfig.model_fields[option.setting].default
         if option.setting == "dtype" and value == "auto":
             value = _LOADED_DTYPE
-        if value is not None and not (option.same_default and value == default):
+        by_memory = option.setting == "num_gpu_blocks" and not value
+        if value is not None and not by_memory and not (option.same_default and value == default):
             lines.append(_written(option.name, value))
     lines.extend(_ALWAYS if config.enforce_eager else _ALWAYS + _GRAPHS)
     return " \\\n  ".join(lines)
@@ -208,6 +212,9 @@ def read_command(text: str, now: EngineConfig, model: str) -> ReadCommand:
             except ConfigError as error:
                 remarks.append(Remark(given.written, str(error)))
     kept = tuple(o.setting for o in OPTIONS if not o.same_default and o.setting not in named)
+    if "num_gpu_blocks" in kept and now.num_gpu_blocks:
+        named_budgets = (o.name for o in OPTIONS if o.setting in named.intersection(_BUDGETS))
+        remarks.extend(Remark(f"--{name}", _SIZED) for name in named_budgets)
     return ReadCommand(EngineConfig.parse(values), tuple(remarks), kept)
 
 

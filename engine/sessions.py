@@ -20,7 +20,6 @@ from engine.async_llm import AsyncLLM, EngineError, MakeRunner
 from engine.background_model import BackgroundModel, LoadModel, ModelStatus
 from engine.config import EngineConfig
 from engine.engine_thread import EngineThread
-from engine.memory import check_pool
 
 if TYPE_CHECKING:
     from engine.model_loader import LoadedModel
@@ -147,7 +146,7 @@ class Sessions:
         engine = session.engine if session is not None else None
         if session is None or engine is None or engine.trace is not session.fresh_log:
             return None
-        if engine.trace.next_seq > 0:  # it has had its first command
+        if not engine.is_fresh:  # it has had its first command
             return None
         return RESTED.format(minutes=round(self.idle_seconds / 60))
 
@@ -172,18 +171,6 @@ class Sessions:
         session = self._sessions.get(key)
         return session.engine if session is not None else None
 
-    def check_config(self, config: EngineConfig) -> EngineConfig:
-        """`config`, resolved for the model; ConfigError where it, or its pool, is too large."""
-        # These import torch, which is there with the model.
-        from engine.kv_cache import KVCacheSpec
-        from engine.model_loader.dtypes import kv_cache_dtype
-
-        model = self._model.get()
-        resolved = config.resolve(model.max_model_len)
-        spec = KVCacheSpec.of(model, config.block_size, kv_cache_dtype(model, config))
-        check_pool(spec, config.num_gpu_blocks, model.model.device, POOL_SHARE)
-        return resolved
-
     def num_engines(self) -> int:
         """Sessions that have an engine now."""
         with self._lock:
@@ -197,7 +184,6 @@ class Sessions:
         return engine
 
     def _make_engine(self, config: EngineConfig, shared: bool = False) -> AsyncLLM:
-        self.check_config(config)
         return AsyncLLM(
             self._model.get(),
             config,
@@ -205,7 +191,7 @@ class Sessions:
             running=shared,
             document=self.document,
             make_runner=self._make_runner,
-            check_config=self.check_config,
+            pool_share=POOL_SHARE,
             console=shared,  # where every tab has an engine, one of them speaks there
         )
 

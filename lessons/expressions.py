@@ -18,9 +18,24 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lessons.probes import PROBES, Moment, Value, arguments_of
+from engine.config import ConfigError
+from engine.sizing import Deployment, figures, size
+from lessons.probes import PROBES, Moment, Value, arguments_of, entry
+
+
+def on_card(figure: str, card: str, model: str, *rest: Any) -> Any:
+    """A figure of a published model on a card, which runs nowhere: `engine/sizing.py`.
+
+    `rest` are further options, each by its name and its value.
+    """
+    if len(rest) % 2:
+        raise TypeError(f"the option {rest[-1]!r:.40} has no value")
+    options = {"card": card, "model": model, **dict(zip(rest[::2], rest[1::2], strict=True))}
+    return entry(figures(size(Deployment.parse(options))), figure, "figure of a card")
+
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "on_card": on_card,
     "ceil": math.ceil,
     "floor": math.floor,
     "round": round,
@@ -109,7 +124,7 @@ class Expression:
         """Its value; raises ExpressionError or ProbeError where it has none."""
         try:
             found: Value = _evaluate(self.tree, scope)
-        except (TypeError, ZeroDivisionError, IndexError, OverflowError) as error:
+        except (TypeError, ZeroDivisionError, IndexError, OverflowError, ConfigError) as error:
             raise ExpressionError(f"`{self.text}` has no value here ({error})") from None
         return found
 

@@ -25,6 +25,7 @@ from prometheus_client.utils import floatToGoString
 
 from engine.metrics.histogram import Histogram
 from engine.metrics.stats import EngineStats, Histograms
+from engine.sizing import CacheSize
 
 ENGINE = "0"  # one engine answers a scrape; vLLM numbers those of its data-parallel ranks
 LABELS = ("model_name", "engine")
@@ -218,12 +219,18 @@ class EngineCollector(Collector):
 def cache_config_info(stats: EngineStats) -> Metric:
     """1, with the settings of the cache as labels, under the names of vLLM's CacheConfig."""
     config = stats.config
+    overridden = stats.pool_set_by == "num_gpu_blocks"
+    cache = CacheSize(config.num_gpu_blocks, config.block_size, config.max_model_len or 1)
     labels = {
         "block_size": config.block_size,
         "cache_dtype": config.kv_cache_dtype,
         "enable_prefix_caching": config.enable_prefix_caching,
+        "gpu_memory_utilization": config.gpu_memory_utilization,
+        "kv_cache_max_concurrency": cache.max_concurrency,
+        "kv_cache_memory_bytes": config.kv_cache_memory_bytes,
+        "kv_cache_size_tokens": cache.num_tokens,
         "num_gpu_blocks": config.num_gpu_blocks,
-        "num_gpu_blocks_override": config.num_gpu_blocks,  # configured, not profiled
+        "num_gpu_blocks_override": config.num_gpu_blocks if overridden else None,
         "prefix_caching_hash_algo": "sha256",
         "engine": ENGINE,
     }

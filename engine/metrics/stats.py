@@ -18,6 +18,7 @@ from engine.config import EngineConfig
 from engine.events import (
     EXECUTOR_PHASES,
     Event,
+    MemorySized,
     OutputsReturned,
     Patch,
     Phase,
@@ -152,6 +153,7 @@ class EngineStats:
         self.prompt_tokens_cached = 0
         self.generation_tokens = 0
         self.finished = Counter[str](dict.fromkeys(FinishReason, 0))  # by reason
+        self.pool_set_by = "num_gpu_blocks"
         self.histograms = Histograms(config.max_model_len or 1)
         self.hit_rate = HitRate()
         self.requests: dict[str, RequestTimes] = {}  # that have not ended
@@ -163,6 +165,7 @@ class EngineStats:
         self._completed: list[tuple[str, str]] = []
         self._next_seq = trace.next_seq
         self._on: dict[type[Any], Callable[[Event], None]] = {
+            MemorySized: self._memory_sized,
             RequestSubmitted: self._submitted,
             RequestArrived: self._arrived,
             PrefixLookedUp: self._looked_up,
@@ -202,6 +205,10 @@ class EngineStats:
             self._end_iteration(self.trace.phase_began_us)
 
     # -- events ---------------------------------------------------------------------------------
+
+    def _memory_sized(self, event: Event) -> None:
+        facts: MemorySized = event.facts  # type: ignore[assignment]
+        self.pool_set_by = facts.set_by
 
     def _submitted(self, event: Event) -> None:
         facts: RequestSubmitted = event.facts  # type: ignore[assignment]

@@ -1,17 +1,17 @@
 """The lines that vLLM's console prints of an engine: its cache at the start, then how it does.
 
-Part of box `async-engine`. vLLM 0.26.0: `vllm/v1/metrics/loggers.py` (`LoggingStatLogger`) and
-`vllm/v1/core/kv_cache_utils.py` (`get_kv_cache_configs`). The words are vLLM's; the front end
-decides when a line is due and logs it as `StatsLogged`.
+Part of box `async-engine`. vLLM 0.26.0: `vllm/v1/metrics/loggers.py` (`LoggingStatLogger`); for the
+start, `vllm/v1/worker/gpu_worker.py` and `vllm/v1/core/kv_cache_utils.py`. The words are vLLM's;
+the front end decides when a line is due and logs it as `StatsLogged`.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from engine.config import EngineConfig
-from engine.events import StatsLogged
+from engine.events import CacheLimitsLength, MemorySized, StatsLogged
 from engine.metrics.stats import EngineStats
+from engine.sizing import GIB, CacheSize
 
 INTERVAL_SECONDS = 10.0
 
@@ -89,14 +89,27 @@ def stats_text(line: StatsLogged) -> str:
     )
 
 
-def cache_texts(config: EngineConfig) -> tuple[str, str]:
-    """The size of the pool in vLLM's words. Here the pool is configured; vLLM profiles for it.
+def start_texts(sized: MemorySized, reason: CacheLimitsLength | None) -> list[str]:
+    """What is said of the memory at the start."""
+    lines = []
+    if sized.graph_sizes:
+        lines.append(f"Estimated CUDA graph memory: {sized.graph_bytes / GIB:.2f} GiB total")
+    if sized.budget_bytes:
+        lines.append(f"Available KV cache memory: {rounded_gib(sized.available_bytes)} GiB")
+    if reason is not None:
+        lines.append(
+            f"Auto-fit max_model_len: reduced from {reason.model_max_len} to {reason.holds} to "
+            f"fit in available GPU memory ({rounded_gib(sized.available_bytes)} GiB available for "
+            "KV cache)"
+        )
+    return [*lines, *cache_size(sized).texts()]
 
-    The longest request takes a whole number of blocks; vLLM counts block 0 although nobody gets it.
-    """
-    longest = config.max_model_len or 1
-    concurrency = config.num_gpu_blocks / -(-longest // config.block_size)
-    return (
-        f"GPU KV cache size: {int(concurrency * longest):,} tokens",
-        f"Maximum concurrency for {longest:,} tokens per request: {concurrency:.2f}x",
-    )
+
+def cache_size(sized: MemorySized) -> CacheSize:
+    """The pool that came of it."""
+    return CacheSize(sized.num_blocks, sized.block_size, sized.max_model_len)
+
+
+def rounded_gib(num_bytes: int) -> str:
+    """Bytes as most of vLLM's lines have them: `0.5`, not `0.50`."""
+    return str(round(num_bytes / GIB, 2))

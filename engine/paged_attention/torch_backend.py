@@ -278,3 +278,8 @@ def workspace(numel: int, like: Tensor) -> Tensor:
                 1 << (numel - 1).bit_length(), dtype=like.dtype, device=like.device
             )
     return spaces[kind][:numel]
+
+
+def forget_workspaces() -> None:
+    """Give this thread's workspaces back; the next step makes new ones."""
+    _local.__dict__.pop("spaces", None)

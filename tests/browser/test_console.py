@@ -13,8 +13,16 @@ from playwright.sync_api import expect
 
 from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig, SamplingParams
-from engine.events import EngineFailed, Event, GraphCaptured, RequestCompleted, StatsLogged
-from engine.metrics.stats_line import cache_texts, stats_text
+from engine.events import (
+    CacheLimitsLength,
+    EngineFailed,
+    Event,
+    GraphCaptured,
+    MemorySized,
+    RequestCompleted,
+    StatsLogged,
+)
+from engine.metrics.stats_line import start_texts, stats_text
 from engine.trace import Trace
 from tests.browser.stage_server import StageServer
 from tests.browser.test_stage import (
@@ -86,8 +94,10 @@ def test_the_lines_are_the_logs_in_vllms_words(page: Page, trace: Trace) -> None
     found = lines(page)
     by_vllm = [item["text"] for item in found if item["whose"] == "vllm"]
     stats = [r.facts for r in trace.records if isinstance(r, Event)]
-    config = EngineConfig.model_validate(trace.header.config)
-    expected = [*cache_texts(config)]
+    first = trace.records[0]
+    assert isinstance(first, Event) and isinstance(first.facts, MemorySized)
+    assert first.reason is None or isinstance(first.reason, CacheLimitsLength)
+    expected = start_texts(first.facts, first.reason)
     expected += [stats_text(facts) for facts in stats if isinstance(facts, StatsLogged)]
     assert [text for text in by_vllm if "reset prefix cache" not in text] == expected
     assert any("Preemptions: 1, " in text for text in by_vllm)
@@ -106,6 +116,66 @@ def test_the_lines_are_the_logs_in_vllms_words(page: Page, trace: Trace) -> None
     assert any("preempted" in text for text in ours)
     captured = sum(isinstance(facts, GraphCaptured) for facts in stats)
     assert sum(text.startswith("Graph of ") for text in ours) == captured > 0
+
+
+def test_the_start_names_what_a_budget_left(page: Page, server: StageServer) -> None:
+    """Each line at its box: graphs at theirs, what they leave and make at the memory's."""
+    config = EngineConfig(num_gpu_blocks=0, gpu_memory_utilization=0.001)
+    llm = AsyncLLM(server.sessions.wait_for_model(), config, server.sessions.thread)
+    first = llm.trace.records[0]
+    show(page, text_of(llm.trace))
+    llm.close()
+    open_log(page)
+    assert isinstance(first, Event) and isinstance(first.facts, MemorySized)
+    assert [item["text"] for item in lines(page) if item["whose"] == "vllm"] == start_texts(
+        first.facts, None
+    )
+    for text, component in (("Estimated CUDA", "cuda-graph"), ("Available KV", "physical-vram")):
+        page.locator(".gb-console-line", has_text=text).hover()
+        box = page.locator(f".gb-box[data-component={component}]")
+        expect(box).to_have_class(with_class("is-pointed"))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"num_gpu_blocks": 0, "gpu_memory_utilization": 0.001}, {"num_gpu_blocks": 24}],
+)
+def test_the_memorys_parts_are_drawn_to_scale(
+    page: Page, server: StageServer, settings: dict[str, Any]
+) -> None:
+    """Each says whether it was measured; what nobody measured is no 0."""
+    model, config = server.sessions.wait_for_model(), EngineConfig(**settings)
+    llm = AsyncLLM(model, config, server.sessions.thread)
+    first = llm.trace.records[0]
+    show(page, text_of(llm.trace))
+    llm.close()
+    page.evaluate("window.stage.store.select({ component: 'physical-vram' })")
+    page.evaluate("window.stage.store.seek(0)")
+    settle(page)
+    assert isinstance(first, Event) and isinstance(first.facts, MemorySized)
+    sized = first.facts
+    pool = sized.num_blocks * sized.bytes_per_block
+    parts = [sized.weight_bytes, sized.activation_bytes, sized.graph_bytes, pool]
+    if sized.budget_bytes:
+        parts.append(sized.available_bytes - pool)
+        assert sum(parts) == sized.budget_bytes
+    grown = page.evaluate(
+        """() => Array.from(window.stage.root.querySelectorAll(".gb-memory-bar i"),
+            (part) => Number(part.style.flexGrow))"""
+    )
+    assert grown == pytest.approx([part / sum(parts) for part in parts], abs=1e-4)
+    section = page.locator('[aria-label="This engine\'s memory"]')
+    kinds = [part.get_attribute("data-truth") for part in section.locator(".gb-truth").all()]
+    text = section.inner_text()
+    if sized.budget_bytes:
+        assert kinds[:5] == ["measured", "measured", "derived", "derived", "derived"]
+        assert "gpu_memory_utilization 0.001 of the device's" in text
+        assert "not measured" not in text
+    else:
+        assert kinds[:4] == ["measured", "measured", "measured", "derived"]
+        assert "num_gpu_blocks is set to 24, so no budget was divided." in text
+        assert "activations\nnot measured" in text
+    assert f"blocks\n{sized.num_blocks:,}\n" in text
 
 
 def test_only_what_vllm_prints_by_default(page: Page, trace: Trace) -> None:
@@ -141,7 +211,7 @@ def test_a_line_leads_to_its_moment_and_shows_its_box(page: Page, trace: Trace) 
     # The start is a moment as well; what happens elsewhere moves the mark along.
     page.locator(".gb-console-line", has_text="GPU KV cache size").click()
     settle(page)
-    assert page.evaluate("window.stage.store.cursor") == -1
+    assert page.evaluate("window.stage.store.cursor") == 0
     page.evaluate("window.stage.store.seek(window.stage.store.head)")
     settle(page)
     assert current(page) == "Successfully reset prefix cache"
@@ -174,12 +244,12 @@ def test_the_lines_are_one_stop_of_the_keyboard(page: Page, trace: Trace) -> Non
     assert "Successfully reset" in page.evaluate(focused)
     page.keyboard.press("Home")
     page.keyboard.press("ArrowDown")
-    assert "GPU KV cache size" in page.evaluate(focused)
+    assert "The KV cache has 10 blocks because the settings say so" in page.evaluate(focused)
     assert page.evaluate("window.stage.store.pointed") == "physical-vram"
     page.keyboard.press("Enter")
     settle(page)
-    assert page.evaluate("window.stage.store.cursor") == -1
-    assert "GPU KV cache size" in page.evaluate(focused)
+    assert page.evaluate("window.stage.store.cursor") == 0
+    assert "The KV cache has 10 blocks because the settings say so" in page.evaluate(focused)
     page.keyboard.press("Tab")
     assert page.evaluate("window.stage.root.activeElement.className") != "gb-console-line"
 
@@ -198,12 +268,12 @@ def test_a_long_log_is_drawn_in_part_and_text_stays_text(page: Page, trace: Trac
     open_log(page)
     note = page.locator(".gb-side-pane .gb-note-small").last
     assert page.locator(".gb-console li").count() == 300
-    assert "1,703 earlier lines" in note.inner_text()
+    assert "1,701 earlier lines" in note.inner_text()
     assert HOSTILE in lines(page)[-1]["text"]
     page.evaluate("window.stage.store.seek(-1)")
     settle(page)
     assert page.locator(".gb-console li").count() == 300
-    assert HOSTILE in lines(page)[0]["text"] and "1,703 later" in note.inner_text()
+    assert HOSTILE in lines(page)[0]["text"] and "1,701 later" in note.inner_text()
     assert page.locator(".gb-console img").count() == 0
 
 

@@ -26,9 +26,11 @@ from engine.events import (
     FACTS_BY_TYPE,
     PLACES,
     REASONS_BY_CODE,
+    CacheLimitsLength,
     EngineFailed,
     Event,
     IntegrityChecked,
+    MemorySized,
     Patch,
     Phase,
     PromptTextTooLong,
@@ -937,6 +939,23 @@ TRACES_OF_EVENTS = (
 )
 
 
+SIZED = MemorySized(
+    set_by="num_gpu_blocks",
+    device_bytes=10**9,
+    budget_bytes=0,
+    weight_bytes=10**6,
+    activation_bytes=0,
+    profiled_tokens=0,
+    graph_bytes=0,
+    graph_sizes=(),
+    available_bytes=2**20,
+    bytes_per_block=2**14,
+    num_blocks=64,
+    block_size=16,
+    max_model_len=1008,
+)
+
+
 def command_trace(facts: Any, reason: Any = None, aside: bool = False) -> Trace:
     """A trace whose last word is an event that no workload has.
 
@@ -1043,6 +1062,8 @@ def traces_with(kind: str, model: LoadedModel) -> Iterator[Trace]:
     if kind == "request_refused":
         yield command_trace(RequestRefused("r9"), PromptTooLong(999, 100))
         yield command_trace(RequestRefused("r9"), PromptTextTooLong(99_999, 81, 100))
+    elif kind == "memory_sized":
+        yield command_trace(SIZED, CacheLimitsLength(1008, 2048))
     elif kind == "stats_logged":
         yield command_trace(StatsLogged(10.0, 3.2, 12.5, 2, 1, 0, 0.25, 0.5), aside=True)
     elif kind == "integrity_checked":

@@ -580,7 +580,7 @@ def test_a_prompt_stays_text_and_a_click_on_its_history_seeks(
     page: Page, recorded: Recorded
 ) -> None:
     show(page, recorded.text)
-    request = records_of(recorded.text)[0]["facts"]["request"]
+    request = records_of(recorded.text)[2]["facts"]["request"]  # after the engine's start
     page.evaluate("id => window.stage.store.select({ request: id })", request)
     settle(page)
     inspector = page.locator(".gb-inspector")
@@ -751,8 +751,8 @@ def cursor(page: Page) -> int:
             'line 3: not a record of a trace (kind is "poem")',
         ),
         (
-            lambda lines: [lines[0], re.sub(r'"num_prompt_tokens":\d+', '"x":1', lines[1])],
-            "line 2: request_submitted: num_prompt_tokens must be a number",
+            lambda lines: [*lines[:3], re.sub(r'"num_prompt_tokens":\d+', '"x":1', lines[3])],
+            "line 4: request_submitted: num_prompt_tokens must be a number",
         ),
         (
             lambda lines: [lines[0].replace('"schema_version":3', '"schema_version":9')],
@@ -815,7 +815,7 @@ def test_the_page_commands_its_engine_phase_by_phase(page: Page, server: StageSe
     expect(hint).to_have_text("The engine has nothing to do. Send a prompt.")
     engine = own_engine(page, server)
     engine.submit(HOSTILE, SamplingParams(temperature=0.0, max_tokens=4))
-    wait_until(page, "window.stage.store.head === 1")
+    wait_until(page, "window.stage.store.head === 3")
     settle(page)
     expect(hint).to_have_text("1 request waits for the next step: press Step or Run.")
     page.locator("[data-act=phaseOn]").click()
@@ -825,7 +825,7 @@ def test_the_page_commands_its_engine_phase_by_phase(page: Page, server: StageSe
     wait_head(page, "s.headEngine.next_phase === 'prepare'")
     settle(page)
     state = page.evaluate("[window.stage.store.cursor, window.stage.store.following]")
-    assert state == [4, False]
+    assert state == [6, False]
     page.locator("[data-act=phaseOn]").click()
     wait_head(page, "s.following && s.cursor === s.head")
     page.locator("[data-act=stepOn]").click()
@@ -867,7 +867,7 @@ def test_after_a_reload_the_tab_is_where_it_was(page: Page, server: StageServer)
 def test_a_reset_begins_another_log_on_the_same_stream(page: Page, server: StageServer) -> None:
     engine = own_engine(page, server)
     engine.submit("Once upon a time", SamplingParams(temperature=0.0, max_tokens=4))
-    wait_until(page, "window.stage.store.head > 0")
+    wait_until(page, "window.stage.store.head > 1")
     before = page.evaluate("window.stage.store.header.trace_id")
     page.locator("[data-act=reset]").click()
     wait_until(page, "window.stage.store.header.trace_id !== argument", before)
@@ -877,7 +877,7 @@ def test_a_reset_begins_another_log_on_the_same_stream(page: Page, server: Stage
 def test_a_request_can_be_taken_back_from_the_inspector(page: Page, server: StageServer) -> None:
     engine = own_engine(page, server)
     stream = engine.submit("Once upon a time", SamplingParams(temperature=0.0, max_tokens=4))
-    wait_until(page, "window.stage.store.head > 0")
+    wait_until(page, "window.stage.store.head > 1")
     page.evaluate("id => window.stage.store.select({ request: id })", stream.request_id)
     page.get_by_role("button", name="Abort this request").click()
     page.locator(".gb-chip", has_text="finished: abort").wait_for()

@@ -416,7 +416,7 @@ def test_a_reset_begins_another_log_and_ends_what_was_under_way(make: Make) -> N
     assert engine.submit("again").request_id == "r0"
     # Without settings, those that were asked for stay, and are resolved anew.
     engine.reset()
-    assert engine.config.num_gpu_blocks == 9 and engine.trace.records == []
+    assert engine.config.num_gpu_blocks == 9 and engine.is_fresh
     engine.step()
     check_log(engine)
 

@@ -13,10 +13,11 @@ from engine.async_llm import AsyncLLM, Submission
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.events import Event, GraphReplayed, KVWritten, PagesRead, WeightsRead
 from engine.kv_cache import KVCache, KVCacheSpec
+from engine.memory_budget import size_memory
 from engine.model_loader import LoadedModel
 from engine.model_loader.dtypes import in_dtype, kv_cache_dtype
 from engine.module_timer import ModuleTimer
-from engine.sessions import Sessions
+from engine.sessions import POOL_SHARE
 from engine.trace import Trace
 from tests.engine.test_paged_attention import (
     BLOCK_SIZE,
@@ -193,15 +194,16 @@ def test_a_session_may_have_twice_the_blocks_of_half_the_bytes(
 ) -> None:
     block = KVCacheSpec.of(tiny_model, 16).bytes_per_block
     monkeypatch.setattr("engine.memory.memory_bytes", lambda device: 4 * 64 * block)
-    sessions = Sessions(lambda report: tiny_model)
-    sessions.wait_for_model(10)
-    sessions.check_config(EngineConfig(num_gpu_blocks=128, kv_cache_dtype="bfloat16"))
-    sessions.check_config(EngineConfig(num_gpu_blocks=128, dtype="float16"))
+
+    def size(**config: Any) -> int:
+        return size_memory(tiny_model, EngineConfig(**config), POOL_SHARE).facts.num_blocks
+
+    assert size(num_gpu_blocks=128, kv_cache_dtype="bfloat16") == 128
+    assert size(num_gpu_blocks=128, dtype="float16") == 128
     with pytest.raises(ConfigError, match="num_gpu_blocks 128 needs"):
-        sessions.check_config(EngineConfig(num_gpu_blocks=128))
+        size(num_gpu_blocks=128)
     with pytest.raises(ConfigError, match="num_gpu_blocks 129 needs"):
-        sessions.check_config(EngineConfig(num_gpu_blocks=129, kv_cache_dtype="float16"))
-    sessions.close()
+        size(num_gpu_blocks=129, kv_cache_dtype="float16")
 
 
 def test_captured_graphs_serve_pools_of_every_dtype(tiny_model: LoadedModel) -> None:

@@ -23,8 +23,9 @@ from engine.events import (
 from engine.metrics.histogram import Histogram, token_bounds
 from engine.metrics.prometheus import exposition
 from engine.metrics.stats import RECENT_REQUESTS, HitRate
-from engine.metrics.stats_line import StatsLine, cache_texts, stats_text
+from engine.metrics.stats_line import StatsLine, stats_text
 from engine.model_loader import LoadedModel
+from engine.sizing import CacheSize
 from engine.trace import fold
 
 NAMES = set((Path(__file__).parent / "vllm_metric_names.txt").read_text().split())
@@ -347,7 +348,7 @@ def test_the_line_has_vllms_words() -> None:
 
 
 def test_the_caches_size_has_vllms_words() -> None:
-    assert cache_texts(EngineConfig(num_gpu_blocks=512, max_model_len=1000)) == (
+    assert CacheSize(512, 16, 1000).texts() == (
         "GPU KV cache size: 8,126 tokens",
         "Maximum concurrency for 1,000 tokens per request: 8.13x",
     )
@@ -457,7 +458,7 @@ def test_the_consoles_engine_prints_its_lines(
     caplog.set_level("INFO", "glassbox")
     thread = EngineThread()
     engine = AsyncLLM(tiny_model, EngineConfig(), thread, console=True)
-    assert cache_texts(engine.config)[0] in caplog.text
+    assert "GPU KV cache size: 1,024 tokens" in caplog.text
     engine._stats_line.interval = 0.0
     engine.submit([1, 2, 3], greedy(1))
     engine.step()

@@ -39,6 +39,8 @@ configs = st.builds(
     enforce_eager=st.booleans(),
     dtype=st.sampled_from(["float32", "bfloat16", "float16"]),
     kv_cache_dtype=st.sampled_from(["auto", "bfloat16", "float16"]),
+    gpu_memory_utilization=st.floats(0.001, 1.0),
+    kv_cache_memory_bytes=st.none() | st.integers(1, 2**50),
     seed=st.integers(0, 2**63 - 1),
 )
 
@@ -95,6 +97,15 @@ def test_the_command_names_what_vllm_would_do_otherwise() -> None:
     assert "cudagraph" not in serve_command(EngineConfig(enforce_eager=True), MODEL)
 
 
+def test_a_budget_of_memory_is_taken_over() -> None:
+    assert changed("vllm serve --num-gpu-blocks-override 64 --kv-cache-memory-bytes 1G") == {
+        "kv_cache_memory_bytes": 2**30
+    }
+    by_memory = EngineConfig(num_gpu_blocks=0)  # no number of blocks is in the way of the budget
+    assert read("vllm serve --kv-cache-memory-bytes 1G", by_memory).remarks == ()
+    assert "override" not in serve_command(by_memory, MODEL)
+
+
 def test_the_sizes_in_the_command_are_those_that_are_captured() -> None:
     sizes = " ".join(map(str, CAPTURE_SIZES))
     assert f"--cudagraph-capture-sizes {sizes} \\\n" in serve_command(EngineConfig(), MODEL)
@@ -114,6 +125,8 @@ def test_defaults_that_are_left_out_are_vllms() -> None:
         "scheduling_policy": "fcfs",
         "watermark": 0.0,
         "scheduler_reserve_full_isl": True,
+        "gpu_memory_utilization": 0.92,
+        "kv_cache_memory_bytes": None,
         "kv_cache_dtype": "auto",
         "enforce_eager": False,
         "seed": 0,
@@ -163,7 +176,7 @@ def test_commands_are_read_as_vllm_reads_them(text: str, settings: dict[str, Any
         ("vllm serve --block-size --async-scheduling --no-async-scheduling", "needs a value"),
         ("vllm serve --enforce-eager=1", "write --enforce-eager or --no-enforce-eager"),
         ("vllm serve --port 80", "has no effect here: HOST= and PORT="),
-        ("vllm serve --gpu-memory-utilization 0.9", "--num-gpu-blocks-override is the size"),
+        ("vllm serve --gpu-memory-utilization 0.9", "counts where num_gpu_blocks is 0"),
         ("vllm serve -tp 2", "one process on one device"),
         ("vllm serve --dtype auto", "means float32 here"),
         ("vllm serve --dtype int8", "dtype: must be 'auto', 'float32', 'bfloat16' or 'float16'"),

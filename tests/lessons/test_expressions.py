@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lessons.expressions import Expression, ExpressionError, Scope, Template
-from lessons.probes import Moment
+from lessons.probes import Moment, ProbeError
 from lessons.text import boxes, render
 from tests.lessons.small import recorded
 
@@ -97,3 +97,20 @@ def test_what_the_log_says_is_no_markdown() -> None:
 def test_numbers_are_written_for_people() -> None:
     text = Template.parse("{{n * 1000}} {{n / size}} {{'x' if n else 'y'}} {{n > 3}}")
     assert render(text, SCOPE, {}) == "21,000 5.25 x yes"
+
+
+def test_a_card_is_sized_without_a_log() -> None:
+    def value(text: str) -> object:
+        return Expression.parse(text).value(Scope({"model": "Llama-3-8B"}))
+
+    assert value("on_card('kv_bytes_per_token', 'RTX 4090', model)") == 131_072
+    fp8 = "on_card('num_blocks', 'A100', model, 'kv_cache_dtype', 'fp8')"
+    assert value(f"{fp8} // on_card('num_blocks', 'A100', model)") == 2
+    assert value("on_card('starts', 'RTX 4090', model, 'gpu_memory_utilization', 0.5)") == 0
+    assert not Expression.parse(fp8).live  # of no engine: it can be no answer by itself
+    with pytest.raises(ExpressionError, match="card: must be"):
+        value("on_card('num_blocks', 'RTX 9090', model)")
+    with pytest.raises(ProbeError, match="there is no figure of a card 'blocks'; there are"):
+        value("on_card('blocks', 'H100', model)")
+    with pytest.raises(ExpressionError, match="the option 'dtype' has no value"):
+        value("on_card('num_blocks', 'H100', model, 'dtype')")

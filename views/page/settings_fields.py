@@ -18,6 +18,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Memory": (
         "block_size",
         "num_gpu_blocks",
+        "gpu_memory_utilization",
+        "kv_cache_memory_bytes",
         "max_model_len",
         "watermark",
         "enable_prefix_caching",
@@ -39,7 +41,13 @@ GROUPS: dict[str, tuple[str, ...]] = {
 # What a form has to say beside the descriptions, which are written for code.
 _HELP = {
     "num_gpu_blocks": "The option of `vllm serve` for it is `--num-gpu-blocks-override`; without "
-    "it, vLLM takes as many blocks as the memory holds.",
+    "it, vLLM takes as many blocks as its memory budget holds. So does this engine at 0: it then "
+    "runs its model over a whole step of made-up tokens, to measure what that needs beside the "
+    "weights.",
+    "gpu_memory_utilization": "On a CPU it is a share of main memory, as in vLLM's build for CPUs. "
+    "What weights, activations and graphs do not take of it is the KV cache's.",
+    "kv_cache_memory_bytes": "Goes before gpu_memory_utilization. vLLM's build for CPUs reads it, "
+    "in GiB, from `VLLM_CPU_KVCACHE_SPACE` as well.",
     "cache_uncomputed_blocks": "A defect of vLLM 0.26.0, which always does so. Under the priority "
     "policy a victim may have got tokens in the step that takes its blocks; the blocks that these "
     "would have filled are in the cache already. Whoever hits them reads what stood there before, "
@@ -56,6 +64,10 @@ _HELP = {
 }
 
 
+# What stands in an empty field.
+_EMPTY = {"kv_cache_memory_bytes": "by utilization"}
+
+
 @dataclass(frozen=True)
 class Setting:
     """One field of the form."""
@@ -66,6 +78,7 @@ class Setting:
     choices: tuple[str, ...] = ()
     optional: bool = False
     help: str | None = None
+    empty: str = "as many as fit"
 
 
 def settings_by_group() -> dict[str, list[Setting]]:
@@ -82,7 +95,15 @@ def _setting(name: str) -> Setting:
     field = EngineConfig.model_fields[name]
     kind, choices, optional = _kind(field.annotation)
     description = (field.description or "").replace("None: ", "empty: ")
-    return Setting(name, kind, description, choices, optional, _HELP.get(name))
+    return Setting(
+        name,
+        kind,
+        description,
+        choices,
+        optional,
+        _HELP.get(name),
+        _EMPTY.get(name, Setting.empty),
+    )
 
 
 def _kind(annotation: Any) -> tuple[Kind, tuple[str, ...], bool]:

@@ -12,6 +12,7 @@ from views.page import state
 from views.page.guard import guarded
 from views.page.settings_command import fill_form, settings_command
 from views.page.settings_fields import Setting, settings_by_group, without_gaps
+from views.page.size_card import size_card
 from views.page.state import Fields, fields
 
 _COLUMNS = 3
@@ -38,6 +39,7 @@ def settings_form(llm: AsyncLLM) -> None:
         )
     st.caption("Applying ends all requests and starts a new trace; save the old one first.")
     settings_command(llm, _fill_form)
+    size_card()
 
 
 def _outcome() -> None:
@@ -105,14 +107,12 @@ def _field(shown: Fields, setting: Setting) -> None:
             choices = setting.choices
             st.selectbox(label, choices, choices.index(first), key=key, help=setting.help)
         case "whole":
-            placeholder = "as many as fit" if setting.optional else None
+            placeholder = setting.empty if setting.optional else None
             st.number_input(
                 label, value=first, step=1, key=key, placeholder=placeholder, help=setting.help
             )
         case "number":
-            st.number_input(
-                label, value=first, step=0.05, format="%.2f", key=key, help=setting.help
-            )
+            st.number_input(label, value=first, step=0.01, format="%g", key=key, help=setting.help)
 
 
 def _shown(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ from engine.config import EngineConfig
 from engine.model_loader import LoadedModel, load_model
 from engine.model_loader.fetch import ModelError, Progress
 from engine.sessions import Sessions
+from engine.sizing import Deployment, size
 from views.page import state, tab_engine
 from views.page.presets import PRESETS
 from views.page.settings_form import named
+from views.page.size_card import picture
 
 PAGE = str(Path(__file__).parents[3] / "views" / "page" / "script.py")
 
@@ -474,3 +477,51 @@ def test_an_engine_of_16_bits_says_what_text_depends_on(server: Server) -> None:
     assert "computes in float32, with keys and values in float16" in said(settled(page.run()))[0]
     server.llm.reset(EngineConfig(dtype="float32"))
     assert said(settled(page.run())) == []
+
+
+def test_a_card_is_sized_with_formulas_on_hover(server: Server) -> None:
+    page = open_page()
+    assert "Qwen2.5-7B on RTX 4090" in words(page)
+    assert "57,344 bytes</span> a token" in words(page)
+    assert 'title="derived: 7,615,616,512 parameters × 2 bytes"' in words(page)
+    page.selectbox(key="gb-size-model").select("Llama-3-8B")
+    page.selectbox(key="gb-size-kv_cache_dtype").select("fp8")
+    page.number_input(key="gb-size-max_model_len").set_value(4096)
+    settled(page.run())
+    sizing = size(Deployment(model="Llama-3-8B", kv_cache_dtype="fp8", max_model_len=4096))
+    assert f"{sizing.cache.num_blocks:,} blocks" in words(page)
+    assert f"{sizing.cache.max_concurrency:.2f}</span> requests of 4,096 tokens" in words(page)
+
+
+def test_a_card_that_is_too_small_says_why(server: Server) -> None:
+    page = open_page()
+    page.selectbox(key="gb-size-model").select("Llama-3-70B")
+    settled(page.run())
+    assert "No memory is left for the KV cache" in words(page)
+    assert "here the budget ends" in words(page)
+    page.number_input(key="gb-size-gpu_memory_utilization").set_value(2.0)
+    settled(page.run())
+    assert "Gpu_memory_utilization: must be 1.0 or less" in words(page)
+
+
+def test_the_bar_is_to_scale() -> None:
+    sizing = size(Deployment(model="Llama-3-8B", card="H100"))
+    widths = [float(w) for w in re.findall(r"width:([\d.]+)%", picture(sizing))]
+    parts = [*sizing.taken, sizing.available]
+    assert len(widths) == len(parts) and sum(widths) == pytest.approx(100, abs=0.01)
+    for width, part in zip(widths, parts, strict=True):
+        assert width == pytest.approx(part.num_bytes / sizing.budget.num_bytes * 100, abs=0.01)
+
+
+def test_a_memory_budget_is_applied_from_the_form(server: Server) -> None:
+    page = open_page()
+    number(page, "settings", "num_gpu_blocks").set_value(0)
+    number(page, "settings", "kv_cache_memory_bytes").set_value(1_000_000)
+    click(page, "gb-settings-apply")
+    assert server.llm.config.num_gpu_blocks == 61
+    assert "The engine was reset with num_gpu_blocks 0, kv_cache_memory_bytes 1000000" in words(
+        page
+    ) or any("num_gpu_blocks 0" in str(item.value) for item in page.success)
+    number(page, "settings", "max_model_len").set_value(2000)
+    click(page, "gb-settings-apply")
+    assert "set it to 960 or less, or raise kv_cache_memory_bytes" in words(page)

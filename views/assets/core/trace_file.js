@@ -22,6 +22,21 @@ const LONGEST_LIST = 65_536; // of blocks, of tokens in a step
  * @type {Record<string, Record<string, keyof typeof CHECKS>>}
  */
 export const FACTS = {
+  memory_sized: {
+    set_by: "s",
+    device_bytes: "n",
+    budget_bytes: "n",
+    weight_bytes: "n",
+    activation_bytes: "n",
+    profiled_tokens: "n",
+    graph_bytes: "n",
+    graph_sizes: "N",
+    available_bytes: "n",
+    bytes_per_block: "n",
+    num_blocks: "n",
+    block_size: "n",
+    max_model_len: "n",
+  },
   request_submitted: { request: "s", num_prompt_tokens: "n", max_tokens: "n", source: "s" },
   request_refused: { request: "s" },
   request_arrived: { request: "s", num_prompt_tokens: "n", waiting: "n" },

@@ -15,6 +15,7 @@ import { plural } from "../words/format.js";
 import { el, icon, reconcile, setAttribute, setText } from "./dom.js";
 import { CandidatesPart } from "./inspector_candidates.js";
 import { HistoryPart } from "./inspector_history.js";
+import { MemorySizedPart } from "./inspector_memory.js";
 import {
   chips,
   fillRows,
@@ -141,7 +142,9 @@ export class Inspector {
         .map((line) => line.live),
     );
     const candidates = new CandidatesPart();
+    const memory = item.live === "physical-vram" ? new MemorySizedPart() : null;
     this.body.append(el("h3", { text: "Live state" }), rows, candidates.element);
+    if (memory) this.body.append(memory.element);
     this.body.append(caption, none, events);
     return () => {
       const { store } = this;
@@ -157,6 +160,7 @@ export class Inspector {
       setText(caption, now.entry ? `Events here, ${momentName(now.entry)}` : "Events here");
       setText(none, here.length ? "" : "None up to the cursor.");
       this.fillEvents(events, here, MOST_EVENTS, (event) => event.phase);
+      memory?.update(store);
       candidates.update(here.findLast((event) => event.type === "token_sampled"));
     };
   }

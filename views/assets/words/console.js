@@ -9,6 +9,7 @@
  *   truth: TruthKind, component: string}} Line `component` is the engine's name of its box
  */
 import { count, plural } from "./format.js";
+import { AVAILABLE_HOW, graphHow } from "./memory.js";
 import { reasonPhrase } from "./reasons.js";
 
 /** @import { EventRecord } from "../core/records.js" */
@@ -21,6 +22,7 @@ export const WHOSE = {
   ours: { label: "ours", title: "vLLM prints no such line" },
 };
 
+const GIB = 2 ** 30;
 const EVENT = "from the event that this line stands for";
 
 /**
@@ -33,6 +35,7 @@ function line(whose, text, component, how = EVENT) {
 
 /** @type {Record<string, (e: EventRecord) => Line[]>} */
 const EVENT_LINES = {
+  memory_sized: ({ facts: f, reason }) => sizedLines(f, reason),
   request_submitted: ({ facts: f, component }) => [
     line("requests", `Added request ${f.request}.`, component),
   ],
@@ -117,7 +120,9 @@ function statsText(f) {
 export function openingLines(header) {
   const lines = header.model.name ? [engineLine(header)] : [];
   const { num_gpu_blocks: blocks, block_size: size, max_model_len: longest } = header.config;
-  if (blocks && size && longest) lines.push(...cacheLines(blocks, size, longest));
+  // Otherwise memory_sized, with which the log of a model begins, says it.
+  const told = header.model.name && header.base_seq === 0;
+  if (!told && blocks && size && longest) lines.push(...cacheLines(blocks, size, longest));
   if (header.base_seq > 0) {
     const gone = plural(header.base_seq, "record");
     lines.push(line("ours", `${gone} before this are forgotten.`, "async-engine", "base_seq"));
@@ -126,13 +131,49 @@ export function openingLines(header) {
 }
 
 /** @param {any} header @returns {Line} */
-function engineLine({ model, config }) {
-  const pool = config.num_gpu_blocks
-    ? ` Its KV cache is ${plural(config.num_gpu_blocks, "block")} because the settings say so; ` +
-      "vLLM would profile the device for it."
-    : "";
-  const text = `${model.name} in ${model.dtype} on ${model.device}.${pool}`;
+function engineLine({ model }) {
+  const text = `${model.name} in ${model.dtype} on ${model.device}.`;
   return line("ours", text, "gpu-runner", "the log's header");
+}
+
+/** @param {string} text @param {string} how @param {string} [component] @returns {Line} */
+function derivedLine(text, how, component = "physical-vram") {
+  return { ...line("vllm", text, component, how), truth: "derived" };
+}
+
+/**
+ * The start, as `start_texts` of the engine has it.
+ * @param {any} f of memory_sized @param {any} reason @returns {Line[]}
+ */
+function sizedLines(f, reason) {
+  const lines = [];
+  if (f.graph_sizes.length) {
+    const text = `Estimated CUDA graph memory: ${(f.graph_bytes / GIB).toFixed(2)} GiB total`;
+    lines.push(derivedLine(text, graphHow(f), "cuda-graph"));
+  }
+  const left = roundedGib(f.available_bytes);
+  if (f.budget_bytes)
+    lines.push(derivedLine(`Available KV cache memory: ${left} GiB`, AVAILABLE_HOW));
+  if (f.set_by === "num_gpu_blocks") {
+    const text =
+      `The KV cache has ${plural(f.num_blocks, "block")} because the settings say so; vLLM ` +
+      "would profile the device for it.";
+    lines.push(line("ours", text, "physical-vram"));
+  }
+  if (reason?.code === "cache_limits_length") {
+    const text =
+      `Auto-fit max_model_len: reduced from ${reason.model_max_len} to ${reason.holds} to fit in ` +
+      `available GPU memory (${left} GiB available for KV cache)`;
+    const how = "with --max-model-len auto, which an unset max_model_len is here";
+    lines.push(derivedLine(text, how));
+  }
+  return [...lines, ...cacheLines(f.num_blocks, f.block_size, f.max_model_len)];
+}
+
+/** @param {number} n as Python's round and str have it: 0.5, and 1.0 */
+function roundedGib(n) {
+  const rounded = String(Math.round((n / GIB) * 100) / 100);
+  return rounded.includes(".") ? rounded : `${rounded}.0`;
 }
 
 /** @param {number} blocks @param {number} size @param {number} longest @returns {Line[]} */
@@ -140,14 +181,9 @@ function cacheLines(blocks, size, longest) {
   const concurrency = blocks / Math.ceil(longest / size);
   const how = `num_gpu_blocks ${blocks} / ceil(max_model_len ${longest} / block_size ${size})`;
   const tokens = count(Math.floor(concurrency * longest));
-  /** @type {(text: string, how: string) => Line} */
-  const derived = (text, from) => ({
-    ...line("vllm", text, "physical-vram", from),
-    truth: "derived",
-  });
   return [
-    derived(`GPU KV cache size: ${tokens} tokens`, `max_model_len × ${how}`),
-    derived(
+    derivedLine(`GPU KV cache size: ${tokens} tokens`, `max_model_len × ${how}`),
+    derivedLine(
       `Maximum concurrency for ${count(longest)} tokens per request: ${concurrency.toFixed(2)}x`,
       how,
     ),

@@ -23,6 +23,10 @@ export const UNCOMPUTED = "never computed, so whoever hits it reads what stood t
 
 /** @type {Record<string, (f: any, e: EventRecord) => string>} */
 export const EVENT_PHRASES = {
+  memory_sized: (f, e) =>
+    `the KV cache gets ${plural(f.num_blocks, "block")} of ${plural(f.block_size, "token")} ` +
+    `(${bytes(f.num_blocks * f.bytes_per_block)}), by ${f.set_by}; a request may have ` +
+    `${plural(f.max_model_len, "token")}${because(e.reason)}`,
   request_submitted: (f) =>
     `${f.request} is submitted${SOURCES[f.source] ?? ""}: ` +
     `${plural(f.num_prompt_tokens, "prompt token")}, at most ${f.max_tokens} to generate`,

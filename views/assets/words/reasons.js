@@ -65,6 +65,9 @@ export const REASON_PHRASES = {
     `${does(r.batch, "token", "is", "are")} more than the largest captured size, ${r.largest}`,
   enforce_eager: () => "the engine was told never to use a graph",
   cannot_capture: (r) => `this model's forward can be no graph: ${r.message}`,
+  cache_limits_length: (r) =>
+    `the model knows ${plural(r.model_max_len, "position")}, and the cache holds ` +
+    plural(r.holds, "token"),
   blocks_in_use: (r) => `${does(r.used, "block", "is", "are")} in use`,
 };
 
