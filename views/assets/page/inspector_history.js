@@ -24,6 +24,7 @@ const TONES = {
   admitted: "got",
   resumed: "got",
   scheduled: "got",
+  decodes: "got",
   hit: "got",
   kept_waiting: "waits",
   behind: "waits",
