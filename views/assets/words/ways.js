@@ -40,8 +40,8 @@ export const WAYS = {
 /** @type {Record<keyof Parts, string>} */
 export const PARTS = {
   tokens:
-    "slots with a token's keys and values, or getting them in this step; a slot of a shared block " +
-    "counts once",
+    "slots with a token's keys and values, or getting them in this step; a slot of a shared " +
+    "block counts once",
   reserved: "slots held for tokens to come, where the request goes on for as long as it may",
   internal: "slots held that the request will never fill: internal fragmentation",
   external:
