@@ -92,6 +92,13 @@ def test_the_end_by_max_tokens_is_foreseen() -> None:
     assert driver.dropped == {}
 
 
+def test_whose_end_is_foreseen_holds_nobody_up() -> None:
+    driver = drive(REQUEST, {**REQUEST, "id": "b"}, max_num_batched_tokens=12)
+    list(driver.steps())
+    passed = [facts for facts, _ in events(driver, RequestPassedOver)]
+    assert passed == [RequestPassedOver("a", behind=0), RequestPassedOver("b", behind=0)]
+
+
 def test_the_end_of_the_models_length_is_foreseen() -> None:
     driver = drive({**REQUEST, "max_tokens": 50}, max_model_len=6)
     list(driver.steps())
