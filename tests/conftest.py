@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 import engine  # noqa: F401  (sets OMP_WAIT_POLICY before any test imports torch)
 from engine.model_loader import LoadedModel, load_model
@@ -14,6 +15,10 @@ from tests.chromium import chromium
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+
+# A test says what holds, not within which time: the machine may be busy.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 os.environ.pop("MODEL", None)  # the tests name the models they need
 os.environ["HF_HUB_OFFLINE"] = "1"  # and ask no Hub
