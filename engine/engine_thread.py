@@ -115,15 +115,8 @@ class EngineThread:
 
     def _run(self) -> None:
         while (job := self._next()) is not None:
-            function, future = job
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(function())
-            except BaseException as error:  # it belongs to whoever waits for the future
-                if not isinstance(error, Exception):
-                    log.exception("a job of the engine thread ended it")
-                future.set_exception(error)
+            run_job(*job)
+            del job  # else the last one's engine would stay, with its pool, until another comes
 
     def _next(self) -> Job | None:
         """The next job, once there is one; None when the thread has to end."""
@@ -138,3 +131,15 @@ class EngineThread:
                     return self._turns.popleft()
                 self._wake.wait(self._timers[0][0] - now if self._timers else None)
             return None
+
+
+def run_job(function: Callable[[], Any], future: Future[Any]) -> None:
+    """What it returns or raises belongs to whoever waits for the future."""
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(function())
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            log.exception("a job of the engine thread ended it")
+        future.set_exception(error)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -546,6 +548,18 @@ def test_a_forward_under_way_holds_up_no_end(slow: Callable[..., AsyncLLM], comm
     wait_until(lambda: core.is_still)
     assert runner.forwards == 1
     assert core.trace.state()["engine"]["in_flight"]["0"] == "sample"
+
+
+def test_an_executor_at_rest_keeps_no_engine(slow: Callable[..., AsyncLLM]) -> None:
+    engine = slow(SlowRunner())
+    stream = engine.submit("hello", GREEDY)
+    engine.run()
+    assert len(list(stream)) == 4
+    wait_until(lambda: not engine.status.has_work)
+    core = weakref.ref(engine.core)
+    engine.reset()
+    gc.collect()
+    wait_until(lambda: core() is None)
 
 
 def test_the_server_stops_in_the_middle_of_a_forward(tiny_model: LoadedModel) -> None:
