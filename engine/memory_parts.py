@@ -98,7 +98,8 @@ class Memory:
         """How many of the requests known now fit at once: the running, then the waiting ones.
 
         A contiguous way may lay their pieces side by side. Paged, those that wait need blocks for
-        the tokens known of them by now; they grow later, and then one may be preempted.
+        the tokens known of them by now, hits not counted on; they grow later, and then one may be
+        preempted.
         """
         if way == PAGED:
             blocks = [self._blocks(self.requests[key]["num_tokens"]) for key in self.waiting]

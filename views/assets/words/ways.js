@@ -66,7 +66,8 @@ export function roomHow(name) {
 export function batchHow(name) {
   const how =
     name === PAGED
-      ? "those that run, and waiting ones while free blocks hold their known tokens; they grow"
+      ? "those that run, and waiting ones while free blocks hold their known tokens, without " +
+        "counting on prefix hits; they grow later"
       : "their pieces laid side by side";
   return `${BATCH_HOW}: ${how}. Seats are not counted`;
 }
