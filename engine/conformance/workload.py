@@ -26,7 +26,7 @@ class WorkloadConfig(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     block_size: int = 16
-    num_gpu_blocks: int = 64
+    num_gpu_blocks: int = Field(default=64, ge=2)  # a recorded pool has its size
     max_num_batched_tokens: int = 64
     max_num_seqs: int = 8
     max_model_len: int = 256
