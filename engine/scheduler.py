@@ -174,8 +174,7 @@ class Scheduler:
                 return
             num_tokens, reason = self._share(request, request.num_computed_tokens)
             if num_tokens == 0:
-                self._given_nothing.add(request)
-                self.trace.event(RequestPassedOver(request.request_id, 0), reason)
+                self._pass_over(request, reason)
             else:
                 new_blocks = self._allocate_or_preempt(request, num_tokens)
                 if new_blocks is None:  # it was the victim itself
@@ -193,9 +192,7 @@ class Scheduler:
         following = request.next
         for victim in self._gone_ahead:
             if following is not None:
-                self.trace.event(
-                    RequestPassedOver(following.request_id, 0), MovedUp(victim.request_id)
-                )
+                self._pass_over(following, MovedUp(victim.request_id))
                 following = following.next
         self._gone_ahead.clear()
         return following
@@ -358,6 +355,10 @@ class Scheduler:
             RequestScheduled(key, kind, num_tokens, computed, request.num_tokens, self._budget),
             reason,
         )
+
+    def _pass_over(self, request: Request, reason: Reason) -> None:
+        self._given_nothing.add(request)
+        self.trace.event(RequestPassedOver(request.request_id, 0), reason)
 
     def _pass_over_all(self, request: Request, reason: Reason) -> None:
         """From `request` on nobody gets anything; once a step at most."""
