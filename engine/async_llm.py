@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from weakref import WeakMethod
@@ -946,6 +947,7 @@ def model_facts(model: LoadedModel, config: EngineConfig | None = None) -> dict[
     }
 
 
+@cache
 def package_versions() -> dict[str, str]:
     """Of the packages whose version can change what a log shows."""
     found = {}

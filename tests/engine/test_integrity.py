@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from engine.async_llm import AsyncLLM, EngineError
 from engine.config import EngineConfig, SamplingParams
 from engine.core import EngineCore
 from engine.events import Phase
@@ -237,3 +238,28 @@ def test_a_violation_says_which_block_or_request(core: EngineCore) -> None:
 
 def test_the_rules_are_those_that_are_counted(core: EngineCore) -> None:
     assert list(check_integrity(core).checked) == list(RULES)
+
+
+@pytest.mark.parametrize("async_scheduling", [False, True])
+def test_a_running_engine_is_checked_between_phases_and_runs_on(
+    make: Callable[..., AsyncLLM], async_scheduling: bool
+) -> None:
+    engine = make(running=True, async_scheduling=async_scheduling)
+    params = SamplingParams(temperature=0.0, max_tokens=60, ignore_eos=True)
+    streams = [engine.submit("abc" * n, params) for n in (1, 9, 20)]
+    while not all(stream.ended for stream in streams):
+        assert engine.check_integrity().num_violations == 0
+    assert all(len(list(stream)) == 60 for stream in streams)
+    engine.pause()
+    assert engine.check_integrity().num_violations == 0
+
+
+def test_an_engine_that_failed_can_be_checked(make: Callable[..., AsyncLLM]) -> None:
+    engine = make()
+    engine.submit("abc")
+    engine.step()
+    engine.core.runner.execute_model = None  # type: ignore[assignment, method-assign]
+    with pytest.raises(EngineError):
+        engine.step()
+    found = engine.check_integrity()
+    assert found.before == "execute" and found.checked[0] == 63
