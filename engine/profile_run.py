@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 from engine.config import EngineConfig, SamplingParams
 from engine.cuda_graph import CannotRecord, CapturedGraphs
 from engine.cuda_graph.dispatcher import CAPTURE_SIZES
+from engine.device import in_turn
 from engine.forward import ModelInputs, context_of, run_eagerly
 from engine.kv_cache import KVCache, KVCacheSpec
 from engine.model_loader import LoadedModel
@@ -87,8 +88,9 @@ def profile_run(model: LoadedModel, config: EngineConfig) -> Profile:
     return known[kind]
 
 
+@in_turn
 def measure(model: LoadedModel, kind: Kind) -> Profile:
-    """One forward with sampling, and one capture."""
+    """One forward with sampling, and one capture; nothing else may compute, or it would count."""
     spec = KVCacheSpec.of(model, kind.block_size, kind.cache_dtype)
     kv_cache = KVCache(spec, 1, model.model.device)
     inputs = made_up_inputs(kind, model)
