@@ -71,7 +71,7 @@ HISTORIES = int(os.environ.get("HISTORIES") or 2_000)
 PARTS = 8  # tests that share them: a test of this project may take ten minutes, on any machine
 SEED = int(os.environ.get("HISTORIES_SEED") or secrets.randbelow(2**32))
 LONGEST = 15  # commands of a history
-ENOUGH = 400  # histories to find any of the planted faults
+ENOUGH = 2_000  # histories to find any of the planted faults
 MOST_STEPS = 2_000  # that a small engine may need to end what was submitted
 STEMS = [TEXT[i : i + 20] for i in (1, 8, 1)]  # how prompts begin: many share blocks
 
