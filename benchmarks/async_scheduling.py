@@ -14,7 +14,7 @@ from benchmarks.harness.figures import Figure, figure
 from benchmarks.harness.pairs import by_turns
 from engine.async_llm import AsyncLLM, MakeRunner, make_model_runner
 from engine.config import EngineConfig, SamplingParams
-from engine.core import RunnerRequest
+from engine.core import Runner
 from engine.engine_thread import EngineThread
 from engine.events import EXECUTOR_PHASES, Patch, Phase, Record
 from engine.garbage import keep_what_is_here
@@ -22,7 +22,6 @@ from engine.model_loader import LoadedModel, load_model
 from engine.model_loader.fetch import DEFAULT_MODEL
 from engine.model_loader.tiny import TINY_MODEL
 from engine.outputs import ModelRunnerOutput, SchedulerOutput
-from engine.trace import Changes, State
 
 WARM_STEPS = 3  # the first is the prefill
 PROMPT_TOKENS = 32
@@ -39,7 +38,7 @@ class Case(NamedTuple):
     steps: int
 
 
-class Device:
+class Device(Runner):
     """Stands in for a device of its own: its forward takes 4 ms, and none of the CPU's time."""
 
     FORWARD_SECONDS = 0.004
@@ -62,18 +61,6 @@ class Device:
 
     def drop_requests(self, request_ids: set[str]) -> None:
         """Nobody takes a request back."""
-
-    def known_requests(self) -> dict[str, RunnerRequest]:
-        """It keeps none."""
-        return {}
-
-    def take_changes(self) -> Changes:
-        """It has no state."""
-        return {}
-
-    def snapshot(self) -> State:
-        """It has no state."""
-        return {}
 
 
 CASES = (

@@ -15,12 +15,12 @@ from benchmarks.harness.effort import Effort
 from benchmarks.harness.figures import Figure, at_most, figure
 from benchmarks.harness.pairs import by_turns
 from engine.config import EngineConfig, SamplingParams
-from engine.core import EngineCore, RunnerRequest
+from engine.core import EngineCore, Runner
 from engine.events import Phase
 from engine.garbage import keep_what_is_here
 from engine.outputs import ModelRunnerOutput, SchedulerOutput
 from engine.request import Request
-from engine.trace import SCHEMA_VERSION, Changes, State, Trace, TraceHeader
+from engine.trace import SCHEMA_VERSION, Trace, TraceHeader
 
 MAX_MODEL_LEN = 4_096
 LARGE_POOL, SMALL_POOL = 65_536, 64  # blocks of 16 tokens
@@ -38,7 +38,7 @@ GOAL = at_most(1.2)
 DECIDING = (Phase.ARRIVE, Phase.SCHEDULE, Phase.UPDATE)
 
 
-class StandIn:
+class StandIn(Runner):
     """Samples the same token for everybody, and has no model."""
 
     requests: dict[str, Request]
@@ -61,18 +61,6 @@ class StandIn:
 
     def drop_requests(self, request_ids: set[str]) -> None:
         """Nobody takes a request back."""
-
-    def known_requests(self) -> dict[str, RunnerRequest]:
-        """It looks at the scheduler's own."""
-        return {}
-
-    def take_changes(self) -> Changes:
-        """It has no state."""
-        return {}
-
-    def snapshot(self) -> State:
-        """It has no state."""
-        return {}
 
 
 class Modelless:

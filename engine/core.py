@@ -44,7 +44,10 @@ class RunnerRequest(Protocol):
 
 
 class Runner(Protocol):
-    """What runs the model (`engine/model_runner.py`), or stands in for it in a conformance run."""
+    """What runs the model (`engine/model_runner.py`), or stands in for it.
+
+    A stand-in that keeps nothing of its own inherits what says so.
+    """
 
     def prepare_inputs(self, output: SchedulerOutput) -> None:
         """Build the step's inputs."""
@@ -60,12 +63,15 @@ class Runner(Protocol):
 
     def known_requests(self) -> Mapping[str, RunnerRequest]:
         """What it keeps of requests, by id; nothing where it looks at the scheduler's own."""
+        return {}
 
     def take_changes(self) -> Changes:
         """What changed of its part of the state since the last call."""
+        return {}
 
     def snapshot(self) -> State:
         """Its part of the state, whole."""
+        return {}
 
 
 class OutputSink(Protocol):

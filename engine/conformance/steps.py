@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from engine.conformance.driver import Driver, Line
 from engine.conformance.workload import MAX_STEPS, Sampler, Workload, WorkloadError
-from engine.core import NO_STEP, EngineCore, RunnerRequest
+from engine.core import NO_STEP, EngineCore, Runner
 from engine.events import Phase
 from engine.outputs import ModelRunnerOutput, SchedulerOutput
 from engine.request import Request
-from engine.trace import Changes
 
 # Fields of a step that are left out when empty.
 SPARSE = frozenset(
@@ -28,7 +27,7 @@ class Known:
     num_prompt_tokens: int
 
 
-class FormulaRunner:
+class FormulaRunner(Runner):
     """A runner without a model: its tokens come from the sampler's formula.
 
     Like the real one it knows what it was told and what it sampled itself, which may be ahead of
@@ -66,18 +65,6 @@ class FormulaRunner:
 
     def drop_requests(self, request_ids: set[str]) -> None:
         """Not needed: a workload aborts before a step or after its tokens are sampled."""
-
-    def known_requests(self) -> dict[str, RunnerRequest]:
-        """It keeps neither tokens nor block tables."""
-        return {}
-
-    def take_changes(self) -> Changes:
-        """It has no state."""
-        return {}
-
-    def snapshot(self) -> Changes:
-        """It has no state."""
-        return {}
 
 
 class Conformance(Driver):

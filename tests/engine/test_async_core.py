@@ -18,7 +18,7 @@ from engine.async_core import AsyncEngineCore, ExecutorFailed
 from engine.async_llm import AsyncLLM, EngineError
 from engine.async_scheduler import AsyncScheduler
 from engine.config import EngineConfig, SamplingParams
-from engine.core import RunnerRequest
+from engine.core import Runner
 from engine.device import Turns
 from engine.engine_thread import EngineThread
 from engine.events import (
@@ -42,7 +42,7 @@ from engine.model_runner import ModelRunner
 from engine.output_processor import RequestLost, RequestStream
 from engine.outputs import ModelRunnerOutput, SchedulerOutput
 from engine.request import Request
-from engine.trace import Changes, State, Trace
+from engine.trace import Trace
 from engine.two_lanes import Lane, TwoLaneTrace
 from tests.engine.tiny_configs import VOCAB, plain_greedy, tiny
 from tests.engine.traces import make_trace
@@ -362,7 +362,7 @@ def add_beyond(engine: AsyncLLM, params: SamplingParams) -> Request:
 # --- both lanes at once ------------------------------------------------------------------------
 
 
-class SlowRunner:
+class SlowRunner(Runner):
     """A stand-in whose forward takes its time, or waits at a gate; its tokens are all the same."""
 
     def __init__(self, seconds: float = 0.0, gate_open: bool = True):
@@ -390,15 +390,6 @@ class SlowRunner:
 
     def drop_requests(self, request_ids: set[str]) -> None:
         raise AssertionError("nothing is taken out of a scheduled step")
-
-    def known_requests(self) -> dict[str, RunnerRequest]:
-        return {}
-
-    def take_changes(self) -> Changes:
-        return {}
-
-    def snapshot(self) -> State:
-        return {}
 
 
 class SlowScheduler(AsyncScheduler):

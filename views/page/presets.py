@@ -61,8 +61,12 @@ class Preset:
         }
 
 
-# Presets sample greedily, and how a forward runs decides nothing of what they show.
-_NO_MATTER = ("seed", "enforce_eager", "dtype", "kv_cache_dtype")
+# Presets sample greedily: neither how a forward runs nor whether steps overlap decides what they
+# show. The last ones count in a pool sized by memory, and where priorities choose the victim.
+_NO_MATTER = (
+    *("seed", "enforce_eager", "dtype", "kv_cache_dtype", "async_scheduling"),
+    *("gpu_memory_utilization", "kv_cache_memory_bytes", "cache_uncomputed_blocks"),
+)
 
 
 # Four full blocks of 16 tokens that every later request can hit: 67 tokens of SmolLM2's tokenizer,

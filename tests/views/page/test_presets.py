@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from engine.async_llm import AsyncLLM
@@ -26,7 +28,7 @@ def submissions(preset: Preset) -> list[Submission]:
     return compose(preset.draft)
 
 
-def events_of(preset: Preset, model: LoadedModel, **settings: str) -> list[dict[str, object]]:
+def events_of(preset: Preset, model: LoadedModel, **settings: Any) -> list[dict[str, object]]:
     """Run the preset to its end and return the events as the page gets them."""
     llm = AsyncLLM(model, EngineConfig.parse({**preset.settings, **settings}))
     try:
@@ -65,10 +67,23 @@ def promised(preset: Preset, events: list[dict[str, object]]) -> list[dict[str, 
     return found
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"dtype": "bfloat16"},
+        {"dtype": "float16"},
+        {"async_scheduling": True},
+        {"gpu_memory_utilization": 0.5, "kv_cache_memory_bytes": 1},
+        {"cache_uncomputed_blocks": True},
+    ],
+    ids=lambda settings: "-".join(settings),
+)
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.id)
-def test_what_is_promised_happens_in_16_bits_too(preset: Preset, dtype: str) -> None:
-    promised(preset, events_of(preset, load_model("tiny-random"), dtype=dtype))
+def test_what_is_promised_happens_with_settings_that_do_not_matter(
+    preset: Preset, settings: dict[str, Any]
+) -> None:
+    assert preset.missing(EngineConfig.parse({**preset.settings, **settings})) == {}
+    promised(preset, events_of(preset, load_model("tiny-random"), **settings))
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.id)

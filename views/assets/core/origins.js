@@ -4,6 +4,8 @@
  *
  * The counterpart of engine/origins.py, record by record as they come; a test compares the two.
  */
+import { blocksOf } from "./records.js";
+import { atOrBefore } from "./sorted.js";
 import { DECISIONS } from "./why.js";
 
 /** @import { EventRecord, LogRecord, PatchRecord, Reason } from "./records.js" */
@@ -180,7 +182,8 @@ export class Origins {
     if (!take) return;
     const numbers = take(this, event, facts);
     if (numbers && Object.keys(numbers).length > 0) this.numbers.set(seq, numbers);
-    for (const block of blocksOf(event, numbers)) listIn(this.blocks, block).push(event);
+    const ofReset = event.type === "prefix_cache_reset" ? numbers?.blocks : undefined;
+    for (const block of ofReset ?? blocksOf(event)) listIn(this.blocks, block).push(event);
   }
 
   /** @param {EventRecord} event that tells a decision */
@@ -454,25 +457,6 @@ const TAKERS = {
 const TAKE = new Map(Object.entries(TAKERS));
 const DECIDE = new Set(Object.keys(DECISIONS));
 
-const BLOCK_EVENTS = new Set([
-  "blocks_hit",
-  "blocks_allocated",
-  "blocks_cached",
-  "blocks_uncached",
-  "blocks_left_uncomputed",
-  "blocks_freed",
-]);
-
-/**
- * The blocks whose content or holder an event changed.
- * @param {EventRecord} event @param {Numbers|null|void} numbers @returns {number[]}
- */
-function blocksOf({ type, facts }, numbers) {
-  if (type === "block_evicted") return [facts.block];
-  if (type === "prefix_cache_reset") return numbers?.blocks ?? [];
-  return BLOCK_EVENTS.has(type) ? facts.blocks : [];
-}
-
 /** @param {number[]} tokens @param {number[]} others how many they have in common at the start */
 function numCommon(tokens, others) {
   const end = Math.min(tokens.length, others.length);
@@ -488,13 +472,7 @@ function numCommon(tokens, others) {
  */
 function lastUpTo(list, seq) {
   if (!list) return null;
-  let [low, high] = [0, list.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (list[middle].seq <= seq) low = middle + 1;
-    else high = middle;
-  }
-  return low > 0 ? list[low - 1] : null;
+  return list[atOrBefore(list.length, (k) => list[k].seq, seq)] ?? null;
 }
 
 /** @template K, V @param {Map<K, V[]>} map @param {K} key @returns {V[]} */

@@ -50,3 +50,21 @@ export function shareKind(facts, promptTokens) {
 
 /** Events that say nothing of the work: whoever looks for what happened passes them over. */
 export const ASIDES = new Set(["stats_logged", "integrity_checked"]);
+
+const BLOCK_EVENTS = new Set([
+  "blocks_hit",
+  "blocks_allocated",
+  "blocks_cached",
+  "blocks_uncached",
+  "blocks_left_uncomputed",
+  "blocks_freed",
+]);
+
+/**
+ * The blocks whose content or holder an event changed; it does not say those of a reset.
+ * @param {EventRecord} event @returns {number[]}
+ */
+export function blocksOf({ type, facts }) {
+  if (type === "block_evicted") return [facts.block];
+  return BLOCK_EVENTS.has(type) ? facts.blocks : [];
+}

@@ -7,7 +7,7 @@
  * they do not; what the engine's state is at the cursor, the store knows.
  */
 import { registerRequests } from "../words/colours.js";
-import { laneOf, shareKind } from "./records.js";
+import { blocksOf, laneOf, shareKind } from "./records.js";
 import { atOrBefore } from "./sorted.js";
 
 /** @import { EventRecord, Lane, Reason } from "./records.js" */
@@ -304,24 +304,6 @@ export class TraceIndex {
     return place < 0 ? null : row.changes[place];
   }
 }
-
-/**
- * The blocks whose content or owner an event changed.
- * @param {EventRecord} event @returns {number[]}
- */
-function blocksOf(event) {
-  if (event.type === "block_evicted") return [event.facts.block];
-  return BLOCK_EVENTS.has(event.type) ? event.facts.blocks : [];
-}
-
-const BLOCK_EVENTS = new Set([
-  "blocks_hit",
-  "blocks_allocated",
-  "blocks_cached",
-  "blocks_uncached",
-  "blocks_left_uncomputed",
-  "blocks_freed",
-]);
 
 /**
  * @template K, V
