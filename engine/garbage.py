@@ -1,4 +1,7 @@
-"""Keeps Python's garbage collector from looking again and again at what stays. Part of no box."""
+"""Keeps Python's garbage collector from looking again and again at what stays.
+
+Part of no box. vLLM 0.26.0: `freeze_gc_heap` in `vllm/utils/gc_utils.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """What the slots of the KV cache are used for: paged, and under each contiguous way.
 
-It reads the log's state and nothing else. The parts are those of the PagedAttention paper's
-figure 2, and add up to the arena, which has as many slots as the pool can give away.
+Part of no box, as `engine/contiguous.py`. It reads the log's state and nothing else. The parts are
+those of the PagedAttention paper's figure 2, and add up to the arena, which has as many slots as
+the pool can give away.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What a log says of an event's past: who cached that content, who holds it, who is ahead.
 
-It reads a log once, from its beginning, and writes down for each event the numbers that the event
-alone does not have, as they stood when it happened. `engine/why.py` tells them. The page does the
-same over its records (`views/assets/core/origins.js`), and a test compares the two.
+Part of no box, and vLLM keeps nothing like it. It reads a log once, from its beginning, and writes
+down for each event the numbers that the event alone does not have, as they stood when it happened.
+`engine/why.py` tells them. The page does the same over its records
+(`views/assets/core/origins.js`), and a test compares the two.
 """
 
 from __future__ import annotations

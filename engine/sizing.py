@@ -2,8 +2,8 @@
 
 Box `physical-vram`. vLLM 0.26.0: `Worker.determine_available_memory` in
 `vllm/v1/worker/gpu_worker.py` (budget minus weights, activations and graphs) and
-`vllm/v1/core/kv_cache_utils.py` (bytes to blocks, tokens and concurrency). `engine/memory.py` feeds
-it what it measured of the model that runs here. Of a `Deployment`, which runs nowhere, everything
+`vllm/v1/core/kv_cache_utils.py` (bytes to blocks, tokens and concurrency). Of the model that runs
+here `engine/memory_budget.py` measures the parts. Of a `Deployment`, which runs nowhere, everything
 is derived, and each figure says how: `python -m engine.sizing --help`.
 """
 

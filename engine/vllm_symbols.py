@@ -1,4 +1,8 @@
-"""Where vLLM 0.26.0 decides what an event of the log tells: file, function and lines."""
+"""Where vLLM 0.26.0 decides what an event of the log tells: file, function and lines.
+
+Part of no box; `engine/why.py` names them. The page has the same table
+(`views/assets/words/vllm_symbols.js`), and a test compares the two.
+"""
 
 from __future__ import annotations
 

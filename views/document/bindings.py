@@ -24,7 +24,10 @@ class Code(NamedTuple):
 COMPONENT_CODE: dict[str, tuple[Code, ...]] = {
     "client-req": (Code("engine/api/server.py", "create_openai_api"),),
     "async-engine": (Code("engine/async_llm.py", "AsyncLLM"),),
-    "scheduler": (Code("engine/scheduler.py", "Scheduler"),),
+    "scheduler": (
+        Code("engine/scheduler.py", "Scheduler"),
+        Code("engine/async_scheduler.py", "AsyncScheduler"),
+    ),
     "block-manager": (
         Code("engine/kv_cache_manager.py", "KVCacheManager"),
         Code("engine/block_pool.py", "BlockPool"),
@@ -35,7 +38,10 @@ COMPONENT_CODE: dict[str, tuple[Code, ...]] = {
     ),
     "cuda-graph": (Code("engine/cuda_graph/dispatcher.py", "CudagraphDispatcher"),),
     "paged-attn": (Code("engine/paged_attention/torch_backend.py", "TorchPagedAttention"),),
-    "physical-vram": (Code("engine/kv_cache.py", "KVCache"),),
+    "physical-vram": (
+        Code("engine/kv_cache.py", "KVCache"),
+        Code("engine/memory_budget.py", "size_memory"),
+    ),
     "shared-gqa": (Code("engine/kv_cache.py", "KVCacheSpec"),),
 }
 ENGINE_COMPONENTS: tuple[str, ...] = tuple(COMPONENT_CODE)
