@@ -20,7 +20,7 @@ from engine.sessions import Sessions
 from engine.trace import Trace, fold
 from tests.browser.async_traces import CONFIG, async_trace
 from tests.browser.stage_server import StageServer, stage_server
-from tests.browser.test_stage import open_stage, own_engine, settle, show, wait_head
+from tests.browser.test_stage import axe_faults, own_engine, settle, show, wait_head, watched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -69,15 +69,9 @@ def log(request: pytest.FixtureRequest) -> Recorded:
 
 @pytest.fixture
 def page(browser: Browser, server: StageServer) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page = context.new_page()
-    problems: list[str] = []
-    page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    open_stage(page, server)
-    yield page
-    context.close()
-    assert problems == []
+    with watched(browser.new_page(viewport={"width": 1280, "height": 900}), server) as page:
+        yield page
+        page.close()
 
 
 def seek(page: Page, index: int) -> None:
@@ -643,18 +637,8 @@ def test_on_a_narrow_screen_nothing_runs_out(page: Page, at_once: Recorded) -> N
 
 
 def test_axe_finds_no_fault_in_the_threads(page: Page, at_once: Recorded) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
     show(page, at_once.text)
     seek(page, of_steps(at_once)[20])
+    parts = ("gb-lane", "gb-inflight")
     for theme in ("", "dark"):
-        page.evaluate("name => (document.getElementById('app').className = `stApp ${name}`)", theme)
-        page.wait_for_timeout(1200)
-        found = Axe().run(page, context=".stApp").response["violations"]
-        problems = [
-            (item["id"], node["target"], node["failureSummary"])
-            for item in found
-            for node in item["nodes"]
-            if "gb-lane" in str(node["target"]) or "gb-inflight" in str(node["target"])
-        ]
-        assert problems == []
+        assert axe_faults(page, theme, lambda target: any(p in target for p in parts)) == []

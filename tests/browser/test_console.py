@@ -26,6 +26,7 @@ from engine.metrics.stats_line import start_texts, stats_text
 from engine.trace import Trace
 from tests.browser.stage_server import StageServer
 from tests.browser.test_stage import (
+    axe_faults,
     context,
     page,
     server,
@@ -317,24 +318,12 @@ def test_a_live_log_is_followed_unless_one_scrolls_back(
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_log_has_no_fault_that_axe_finds(page: Page, trace: Trace, width: int) -> None:
-    from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
-
     page.set_viewport_size({"width": width, "height": 844})
     show(page, text_of(trace))
     open_log(page)
     page.locator(".gb-console-line", has_text="Avg prompt").first.click()
+    parts = ("gb-console", "gb-side", "gb-inspector")
     for theme in ("", "dark"):
-        page.evaluate("name => (document.getElementById('app').className = `stApp ${name}`)", theme)
-        page.wait_for_timeout(1200)
-        found = Axe().run(page, context=".stApp").response["violations"]
-        problems = [
-            (item["id"], node["target"], node["failureSummary"])
-            for item in found
-            for node in item["nodes"]
-            if any(
-                part in str(node["target"]) for part in ("gb-console", "gb-side", "gb-inspector")
-            )
-        ]
-        assert problems == []
+        assert axe_faults(page, theme, lambda target: any(p in target for p in parts)) == []
     scroller = page.locator("[aria-label=Log]")
     assert scroller.evaluate("node => node.scrollWidth <= node.clientWidth")

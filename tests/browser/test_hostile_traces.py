@@ -13,7 +13,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.model_loader import load_model
 from engine.sessions import Sessions
 from tests.browser.stage_server import StageServer, stage_server
-from tests.browser.test_stage import open_stage
+from tests.browser.test_stage import watched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -46,14 +46,9 @@ def good(server: StageServer) -> str:
 
 @pytest.fixture(scope="module")
 def page(browser: Browser, server: StageServer) -> Iterator[Page]:
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
-    problems: list[str] = []
-    page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    open_stage(page, server)
-    yield page
-    page.close()
-    assert problems == []
+    with watched(browser.new_page(viewport={"width": 1280, "height": 900}), server) as page:
+        yield page
+        page.close()
 
 
 def opened(page: Page, text: str) -> str:

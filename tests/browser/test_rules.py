@@ -18,7 +18,7 @@ from engine.integrity import RULES
 from engine.model_loader import load_model
 from engine.sessions import Sessions
 from tests.browser.stage_server import StageServer, stage_server
-from tests.browser.test_stage import open_stage, settle, wait_until
+from tests.browser.test_stage import settle, wait_until, watched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -34,16 +34,10 @@ def server() -> Iterator[StageServer]:
 
 @pytest.fixture
 def page(browser: Browser, server: StageServer) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page = context.new_page()
-    problems: list[str] = []
-    page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    open_stage(page, server)
-    page.get_by_role("tab", name="Rules").click()
-    yield page
-    context.close()
-    assert problems == []
+    with watched(browser.new_page(viewport={"width": 1280, "height": 900}), server) as page:
+        page.get_by_role("tab", name="Rules").click()
+        yield page
+        page.close()
 
 
 def engine_of(page: Page, server: StageServer) -> AsyncLLM:
@@ -136,6 +130,10 @@ def test_a_planted_fault_is_red_with_its_rule_and_its_places(
     assert page.evaluate("window.stage.store.selection.request") == "r0"
 
 
+PLACE = """async () => (await import("/assets/panels/cursor.js"))
+    .atCursor(window.stage.store).share"""
+
+
 def test_with_the_switch_on_each_phase_that_is_stepped_is_checked(
     page: Page, server: StageServer
 ) -> None:
@@ -157,6 +155,10 @@ def test_with_the_switch_on_each_phase_that_is_stepped_is_checked(
     transport.get_by_role("button", name="Forward one phase").click()
     expect(page.get_by_text("Checked before prepare of step 2")).to_be_visible()
     assert checks() == ["prepare"]
+    # The check leaves on show what it has checked: phase, sentence, arrows, place in the step.
+    expect(page.locator(".gb-phase.is-now")).to_have_text("schedule")
+    assert "sched-to-runner" in dict(page.evaluate("window.stage.packets()"))
+    assert page.evaluate(PLACE) == pytest.approx(2 / 7)
     transport.get_by_role("button", name="Forward one step").click()
     expect(page.get_by_text("Checked before arrive of step 3")).to_be_visible()
     assert checks() == ["prepare", "execute", "sample", "update", "output", "arrive"]

@@ -10,7 +10,8 @@ import json
 import random
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
 import pytest
@@ -78,7 +79,13 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def page(context: BrowserContext, server: StageServer) -> Iterator[Page]:
-    page = context.new_page()
+    with watched(context.new_page(), server) as page:
+        yield page
+
+
+@contextmanager
+def watched(page: Page, server: StageServer) -> Iterator[Page]:
+    """Open the stage. At the end nothing may have gone to the console as an error, or elsewhere."""
     problems: list[str] = []
     foreign: list[str] = []
     page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
@@ -116,6 +123,20 @@ def wait_until(page: Page, condition: str, argument: Any = None) -> None:
 
 def settle(page: Page) -> None:
     page.evaluate("window.stage.frame()")
+
+
+def axe_faults(page: Page, theme: str, is_meant: Callable[[str], bool]) -> list[Any]:
+    """What axe finds in a theme ("" is light), of elements whose selector is meant."""
+    from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+
+    page.evaluate("name => (document.getElementById('app').className = `stApp ${name}`)", theme)
+    page.wait_for_timeout(1200)  # colours change slowly
+    return [
+        (item["id"], node["target"], node["failureSummary"])
+        for item in Axe().run(page, context=".stApp").response["violations"]
+        for node in item["nodes"]
+        if is_meant(str(node["target"]))
+    ]
 
 
 def packets_at(page: Page, index: int) -> dict[str, list[int]]:
@@ -986,18 +1007,7 @@ def test_a_long_log_forgets_its_beginning_and_nothing_else(page: Page, recorded:
 def test_the_page_has_no_fault_that_axe_finds(
     page: Page, drawn: Recorded, selected: dict[str, str]
 ) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
     show(page, drawn.text)
     for theme in ("", "dark"):
-        page.evaluate("name => (document.getElementById('app').className = `stApp ${name}`)", theme)
         page.evaluate("selected => window.stage.store.select(selected)", selected)
-        page.wait_for_timeout(1200)
-        found = Axe().run(page, context=".stApp").response["violations"]
-        problems = [
-            (item["id"], node["target"], node["failureSummary"])
-            for item in found
-            for node in item["nodes"]
-            if "gb-panel" not in str(node["target"])
-        ]
-        assert problems == []
+        assert axe_faults(page, theme, lambda target: "gb-panel" not in target) == []

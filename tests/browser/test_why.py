@@ -20,7 +20,7 @@ from engine.trace import Trace
 from engine.vllm_symbols import DECIDED_BY
 from engine.why import DECISIONS, decisions_about
 from tests.browser.stage_server import StageServer, stage_server
-from tests.browser.test_stage import HOSTILE, open_stage, settle, show
+from tests.browser.test_stage import HOSTILE, axe_faults, settle, show, watched
 from tests.engine.workloads import ASYNC_FOLDER, workload_path
 
 if TYPE_CHECKING:
@@ -42,14 +42,9 @@ def server() -> Iterator[StageServer]:
 
 @pytest.fixture(scope="module")
 def page(browser: Browser, server: StageServer) -> Iterator[Page]:
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
-    problems: list[str] = []
-    page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    open_stage(page, server)
-    yield page
-    page.close()
-    assert problems == []
+    with watched(browser.new_page(viewport={"width": 1280, "height": 900}), server) as page:
+        yield page
+        page.close()
 
 
 READ = """async text => {
@@ -379,21 +374,12 @@ def test_a_block_and_a_step_have_their_histories(page: Page, pressure: Trace) ->
 def test_a_history_has_no_fault_that_axe_finds(
     page: Page, pressure: Trace, width: int, theme: str
 ) -> None:
-    from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
-
     page.set_viewport_size({"width": width, "height": 900})
-    page.evaluate("name => (document.getElementById('app').className = `stApp ${name}`)", theme)
     open_at_end(page, pressure)
     select(page, request="r3")
     show_all(page)
-    page.wait_for_timeout(1200)  # colours change slowly
-    problems = [
-        (item["id"], node["target"], node["failureSummary"])
-        for item in Axe().run(page, context=".stApp").response["violations"]
-        for node in item["nodes"]
-        if "gb-inspector" in str(node["target"]) or "gb-history" in str(node["target"])
-    ]
-    assert problems == []
+    parts = ("gb-inspector", "gb-history")
+    assert axe_faults(page, theme, lambda target: any(p in target for p in parts)) == []
     inspector = page.locator(".gb-inspector-scroll").first
     assert inspector.evaluate("node => node.scrollWidth <= node.clientWidth")
     page.evaluate("document.getElementById('app').className = 'stApp'")

@@ -139,4 +139,4 @@ def test_a_title_can_have_its_own_table(monkeypatch) -> None:  # type: ignore[no
     page = load_document(renamed).to_page()
     planner = next(c for c in page["components"] if c["id"] == "planner")
     assert planner["live"] == "scheduler"
-    assert planner["code"] == [{"path": "engine/scheduler.py", "symbol": "Scheduler"}]
+    assert planner["code"][0] == {"path": "engine/scheduler.py", "symbol": "Scheduler"}

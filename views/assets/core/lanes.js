@@ -106,16 +106,17 @@ export function eventsUnderWay(store) {
 
 /** @param {Store} store @param {TraceIndex} index @param {number} t @returns {Doing|null} */
 function ownOf(store, index, t) {
-  const span = store.phaseAt(store.cursor);
+  const span = store.phaseOnShow();
   if (!span || span.phase === "command") return null;
   const run = index.runs[atOrBefore(index.runs.length, (k) => index.runs[k].i, span.last)];
   const known = run?.i === span.last;
+  const ended = store.records[store.cursor].kind === "patch";
   return {
     lane: laneOf(span.phase),
     step: span.entry.step,
     phase: span.phase,
-    ended: store.records[store.cursor].kind === "patch",
-    us: known ? t - run.start : null,
+    ended,
+    us: known ? (ended ? run.end : t) - run.start : null,
   };
 }
 

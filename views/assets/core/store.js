@@ -144,6 +144,21 @@ export class Store {
   }
 
   /**
+   * The phase that the page shows at the cursor: a command that says nothing of the work, such as a
+   * pause or a check, leaves the one before it on show once it has ended.
+   * @returns {PhaseSpan|null}
+   */
+  phaseOnShow() {
+    let at = this.cursor;
+    while (this.records[at]?.kind === "patch" && this.phaseAt(at)?.phase === "command") {
+      const span = this.phaseAt(at);
+      for (; at >= 0 && this.phaseAt(at) === span; at -= 1)
+        if (!isAside(this.records[at])) return span;
+    }
+    return this.phaseAt(at);
+  }
+
+  /**
    * @param {StepEntry} entry
    * @param {number} [upto]
    * @returns {EventRecord[]}
@@ -175,9 +190,9 @@ export class Store {
     return events;
   }
 
-  /** Events of the phase at the cursor, up to the cursor. */
+  /** Events of the phase on show, up to the cursor. */
   phaseEvents() {
-    const phase = this.phaseAt(this.cursor);
+    const phase = this.phaseOnShow();
     return phase ? this.eventsOfPhase(phase) : [];
   }
 

@@ -323,7 +323,7 @@ export class Transport {
     const { store } = this;
     if (this.strip) this.strip.hidden = this.lanes.open;
     if (this.lanes.open) return;
-    const at = store.phaseAt(store.cursor);
+    const at = store.phaseOnShow();
     const next = store.headEngine.next_phase;
     for (const [phase, cell] of this.cells) {
       const span = at?.entry.phases.find((each) => each.phase === phase);

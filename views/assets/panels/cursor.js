@@ -28,12 +28,14 @@ export function atCursor(store, lane) {
 }
 
 /**
- * The last record of a step that the cursor has passed.
+ * The last record of a step that the cursor has passed; commands that fell into it lead no further.
  * @param {Store} store @param {StepEntry|null} entry
  */
 function latestOf(store, entry) {
+  const isOfStep = (/** @type {number} */ at) =>
+    store.stepAt(at) === entry && store.records[at]?.phase !== "command";
   let at = Math.min(store.cursor, entry?.last ?? store.cursor);
-  while (entry && at > entry.first && store.stepAt(at) !== entry) at -= 1;
+  while (entry && at > entry.first && !isOfStep(at)) at -= 1;
   return at;
 }
 
@@ -89,7 +91,7 @@ export function sentenceOf(store, tell, lane) {
 
 /** The line below the sentence: the phase at the cursor. @param {Store} store @returns {Part[]} */
 export function phaseOf(store) {
-  const at = store.phaseAt(store.cursor);
+  const at = store.phaseOnShow();
   if (!at || at.entry !== store.entryOnShow()) return [];
   const parts = phaseParts(at.phase, store.phaseEvents());
   if (!store.overlaps || !parts.length) return parts;
