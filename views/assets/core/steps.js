@@ -34,13 +34,13 @@ export class StepIndex {
     const span = this.open.find((each) => isIn(each, record)) ?? this.begin(record, index);
     this.spans.push(span);
     const { entry } = span;
-    const before = entry.last;
     span.last = entry.last = index;
     if (record.kind !== "patch") return;
     this.open = this.open.filter((each) => each !== span);
     this.phaseEnds.push(index);
     entry.complete ||= record.phase === "output";
-    if (entry.command && this.stepEnds.last === before) this.stepEnds.pop(); // the row goes on
+    const goesOn = this.spans[this.stepEnds.last ?? -1]?.entry === entry; // a row of commands
+    if (entry.command && goesOn) this.stepEnds.pop();
     if (entry.command || entry.complete) this.stepEnds.push(index);
   }
 
