@@ -204,23 +204,27 @@ class AsyncEngineCore(EngineCore):
     # -- the executor lane ----------------------------------------------------------------------
 
     def _executor_phase(self) -> Phase:
-        """The next phase of the oldest step that has not run."""
+        """The next phase of the oldest step that has not run; whatever it raises is a failure."""
         step = self._to_execute[0]
-        phase, lane = step.next_phase, self.trace.executor
-        lane.begin_phase(step.index, phase)
+        phase = step.next_phase
         try:
-            self._execute_lane[phase](step)
+            self._execute_phase(step, phase)
         except Exception as error:
             self.failure = ExecutorFailed(phase)
             raise self.failure from error
-        step.next_phase = STEP_PHASES[STEP_PHASES.index(phase) + 1]
+        return phase
+
+    def _execute_phase(self, step: StepInFlight, phase: Phase) -> None:
+        lane = self.trace.executor
+        lane.begin_phase(step.index, phase)
+        self._execute_lane[phase](step)
         changes = self.runner.take_changes()
+        step.next_phase = STEP_PHASES[STEP_PHASES.index(phase) + 1]
         changes["engine"] = {"in_flight": {str(step.index): str(step.next_phase)}}
         lane.end_phase(changes)
         if phase is Phase.SAMPLE:
             self._to_execute.popleft()
             step.is_executed = True
-        return phase
 
     def _prepare_step(self, step: StepInFlight) -> None:
         self.runner.prepare_inputs(step.output)

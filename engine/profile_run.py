@@ -53,6 +53,9 @@ class Batch(NamedTuple):
         return [each + (place < over) for place in range(self.num_requests)]
 
 
+SMALLEST = Batch(1, 1)
+
+
 class Profile(NamedTuple):
     """What was found. All in bytes but the tokens."""
 
@@ -90,9 +93,14 @@ def profile_run(model: LoadedModel, config: EngineConfig) -> Profile:
 
 @in_turn
 def measure(model: LoadedModel, kind: Kind) -> Profile:
-    """One forward with sampling, and one capture; nothing else may compute, or it would count."""
+    """One forward with sampling, and one capture; nothing else may compute, or it would count.
+
+    A small forward comes first: what libraries, and the model, set up for good is no activation.
+    (The whole batch for that would take as long again, which on a CPU can be a minute.)
+    """
     spec = KVCacheSpec.of(model, kind.block_size, kind.cache_dtype)
     kv_cache = KVCache(spec, 1, model.model.device)
+    run_once(model, made_up_inputs(kind._replace(batch=SMALLEST), model), kv_cache)
     inputs = made_up_inputs(kind, model)
     activations = peak_bytes(lambda: run_once(model, inputs, kv_cache), model.model.device)
     sizes = () if kind.enforce_eager else tuple(sorted(CAPTURE_SIZES, reverse=True))
@@ -138,7 +146,6 @@ def made_up_inputs(kind: Kind, model: LoadedModel) -> ModelInputs:
 
 def peak_bytes(run: Callable[[], None], device: torch.device) -> int:
     """Most bytes that `run` had allocated at a time, as torch's own allocator counts them."""
-    run()  # what libraries, and the model at its first forward, set up for good is no activation
     if device.type == "cuda":
         return cuda_peak(run, device)
     return cpu_peak(run)

@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -508,6 +508,32 @@ def test_what_fails_in_the_executor_stops_the_engine_until_a_reset(
     stream = engine.submit("hello", GREEDY)
     engine.run()
     assert len(list(stream)) == 4
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+@pytest.mark.parametrize("phase", EXECUTOR_PHASES)
+def test_a_phase_that_cannot_be_ended_has_failed(
+    slow: Callable[..., AsyncLLM],
+    monkeypatch: pytest.MonkeyPatch,
+    phase: Phase,
+    by_hand: bool,
+) -> None:
+    engine = slow(SlowRunner())
+    lane = cast(AsyncEngineCore, engine.core).trace.executor
+
+    def end_phase(changes: Changes) -> None:
+        if lane.phase is phase:
+            raise RuntimeError("the log is gone")
+
+    monkeypatch.setattr(lane, "end_phase", end_phase)
+    stream = engine.submit("hello", ENDLESS)
+    if by_hand:
+        with pytest.raises(EngineError, match=f"`{phase}`.*the log is gone"):
+            engine.step()
+    else:
+        engine.run()
+    with pytest.raises(RequestLost, match=f"`{phase}`.*the log is gone"):
+        list(stream)
 
 
 def test_a_failure_after_a_pause_is_told(slow: Callable[..., AsyncLLM]) -> None:

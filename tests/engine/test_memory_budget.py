@@ -14,6 +14,7 @@ from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.cuda_graph import CAPTURE_SIZES
 from engine.cuda_graph.captured import CapturedGraphs
 from engine.events import CacheLimitsLength, Event, MemorySized
+from engine.forward import ModelInputs
 from engine.kv_cache import KVCache, KVCacheSpec
 from engine.memory_budget import size_memory
 from engine.metrics.stats_line import start_texts
@@ -74,6 +75,21 @@ def test_more_tokens_need_more_and_a_second_measurement_finds_the_same(
     assert measure(tiny_model, kind(256)).activations == found[-1]
     # Its hidden states alone, in and out of a layer.
     assert found[-1] > 2 * 256 * tiny_model.hidden_size * 4
+
+
+def test_the_whole_batch_is_run_once(
+    tiny_model: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[int] = []
+    run_once = profile_run.run_once
+
+    def run(model: LoadedModel, inputs: ModelInputs, kv_cache: KVCache) -> None:
+        ran.append(inputs.metadata.num_tokens)
+        run_once(model, inputs, kv_cache)
+
+    monkeypatch.setattr(profile_run, "run_once", run)
+    measure(tiny_model, kind(256))
+    assert ran == [1, 256]
 
 
 def test_logits_of_all_requests_count(tiny_model: LoadedModel) -> None:
