@@ -12,7 +12,7 @@ import pytest
 from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig, SamplingParams
 from engine.conformance import AsyncConformance, Conformance, Workload, load_workload
-from engine.events import RequestPreempted, RequestScheduled
+from engine.events import BlocksHit, BlocksLeftUncomputed, RequestPreempted, RequestScheduled
 from engine.model_loader import load_model
 from engine.origins import Origins
 from engine.sessions import Sessions
@@ -384,3 +384,42 @@ def test_a_history_has_no_fault_that_axe_finds(
     assert inspector.evaluate("node => node.scrollWidth <= node.clientWidth")
     page.evaluate("document.getElementById('app').className = 'stApp'")
     page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_a_block_in_use_is_told_of_though_its_owner_is_chosen_with_it(
+    page: Page, pressure: Trace
+) -> None:
+    open_at_end(page, pressure)
+    page.evaluate("window.stage.store.select({ request: 'r0', block: 3 })")
+    settle(page)
+    head = page.locator(".gb-inspector h2").first
+    assert head.inner_text() == "Block 3"
+    assert sentences(page)
+    page.evaluate("window.stage.store.select({ request: 'r0' })")
+    settle(page)
+    assert head.inner_text() == "r0"
+
+
+def test_waiting_is_told_together_only_while_as_many_blocks_are_short(page: Page) -> None:
+    told_of(page, recorded("09-preempt-recompute"), "r2", 12)
+    show_all(page)
+    titles = page.locator(".gb-history h4").all_inner_texts()
+    assert titles[:5] == ["Step 12", "Steps 10–11", "Step 9", "Steps 6–8", "Step 5"]
+
+
+def test_a_block_that_was_never_computed_says_so_and_whoever_hits_it_too(page: Page) -> None:
+    trace = recorded("27-priority-victim-in-step")
+    left = next(e for e in events(trace) if isinstance(e.facts, BlocksLeftUncomputed))
+    assert isinstance(left.facts, BlocksLeftUncomputed)
+    hit = next(e for e in events(trace) if isinstance(e.facts, BlocksHit) and e.facts.uncomputed)
+    assert isinstance(hit.facts, BlocksHit) and hit.facts.request == left.facts.request
+    block = hit.facts.uncomputed[0]
+    open_at_end(page, trace)
+    select(page, block=block)
+    show_all(page)
+    stays = "It stays in the prefix cache, never computed, so a hit reads what stood there before."
+    assert stays in sentences(page)
+    said = told_of(page, trace, hit.facts.request, hit.step)
+    assert any("was never computed" in text or "were never computed" in text for text in said)
+    resumed = next(text for text in said if "it was preempted" in text)
+    assert re.search(r"of the \d+ tokens computed before it was preempted, all are hit", resumed)

@@ -102,8 +102,13 @@ def _setting(name: str) -> Setting:
         choices,
         optional,
         _HELP.get(name),
-        _EMPTY.get(name, Setting.empty),
+        empty_text(name),
     )
+
+
+def empty_text(name: str) -> str:
+    """Return what stands in this field while it is empty."""
+    return _EMPTY.get(name, Setting.empty)
 
 
 def _kind(annotation: Any) -> tuple[Kind, tuple[str, ...], bool]:

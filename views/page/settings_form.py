@@ -11,7 +11,7 @@ from engine.config import ConfigError, EngineConfig
 from views.page import state
 from views.page.guard import guarded
 from views.page.settings_command import fill_form, settings_command
-from views.page.settings_fields import Setting, settings_by_group, without_gaps
+from views.page.settings_fields import Setting, empty_text, settings_by_group, without_gaps
 from views.page.size_card import size_card
 from views.page.state import Fields, fields
 
@@ -63,7 +63,7 @@ def apply(llm: AsyncLLM, settings: dict[str, Any]) -> str:
 
 def named(settings: dict[str, Any]) -> str:
     """Return settings as words: `num_gpu_blocks 14, max_num_seqs 4`."""
-    return ", ".join(f"{name} {_shown(value)}" for name, value in settings.items())
+    return ", ".join(f"{name} {_shown(name, value)}" for name, value in settings.items())
 
 
 @guarded
@@ -115,5 +115,7 @@ def _field(shown: Fields, setting: Setting) -> None:
             st.number_input(label, value=first, step=0.01, format="%g", key=key, help=setting.help)
 
 
-def _shown(value: Any) -> str:
-    return "as many as fit" if value is None else str(value)
+def _shown(name: str, value: Any) -> str:
+    if value is None:
+        return empty_text(name)
+    return ("off", "on")[value] if isinstance(value, bool) else str(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from engine.config import EngineConfig
 from views.page import settings_fields
 from views.page.settings_fields import settings_by_group, without_gaps
+from views.page.settings_form import named
 
 
 def test_every_field_appears_once() -> None:
@@ -33,3 +34,13 @@ def test_kinds_follow_the_types() -> None:
 def test_a_field_left_empty_is_the_default() -> None:
     values = without_gaps({"block_size": None, "max_num_seqs": 3})
     assert EngineConfig.parse(values).block_size == EngineConfig().block_size
+
+
+def test_settings_are_told_in_the_form_s_own_words() -> None:
+    told = named({"async_scheduling": True, "kv_cache_memory_bytes": None, "max_model_len": None})
+    assert told == (
+        "async_scheduling on, kv_cache_memory_bytes by utilization, max_model_len as many as fit"
+    )
+    assert named({"enable_prefix_caching": False, "watermark": 0}) == (
+        "enable_prefix_caching off, watermark 0"
+    )

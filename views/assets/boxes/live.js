@@ -9,7 +9,7 @@
  */
 import { entryOfLane } from "../core/lanes.js";
 import { USED_HOW, poolUse } from "../core/pool.js";
-import { bytes, count, micros, percent, plural } from "../words/format.js";
+import { bytes, count, micros, paceText, percent, plural } from "../words/format.js";
 
 /** @import { EventRecord, Lane } from "../core/records.js" */
 /** @import { Store } from "../core/store.js" */
@@ -97,7 +97,7 @@ function frontEnd(now) {
   const engine = now.state.engine ?? {};
   const { submitted, open } = now.requests;
   const mode = engine.mode ?? "paused";
-  const pace = mode !== "running" ? mode : engine.rate ? `${engine.rate} steps/s` : "running";
+  const pace = mode !== "running" ? mode : engine.rate ? paceText(engine.rate) : "running";
   return {
     line: `${pace} · ${submitted ? `${submitted} submitted` : plural(open, "request")}`,
     short: submitted ? `${submitted} submitted` : plural(open, "request"),

@@ -193,10 +193,11 @@ const isDecode = ({ decision, event: { facts, reason } }) =>
  */
 function likeness(items) {
   if (items.some(isDecode) && items.every((item) => DECODES.has(item.decision))) return DECODE;
-  // Whoever is first in the queue is looked up at each try.
+  // Whoever is first in the queue is looked up at each try, and may find less than before.
   const fates = items.filter((item) => item.decision !== "looked_up");
   if (fates.length !== 1 || !WAITS.has(fates[0].decision)) return "";
   const { decision, event } = fates[0];
-  return [decision, event.reason?.code, event.facts.request].join(" ");
+  const found = items.map((item) => item.event.facts.hit_blocks?.join());
+  return [decision, JSON.stringify(event.reason), event.facts.request, ...found].join(" ");
 }
 

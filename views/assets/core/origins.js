@@ -178,9 +178,7 @@ export class Origins {
   takeEvent(event) {
     const { facts, seq } = event;
     if (DECIDE.has(event.type)) this.decided(event);
-    const take = TAKE.get(event.type);
-    if (!take) return;
-    const numbers = take(this, event, facts);
+    const numbers = TAKE.get(event.type)?.(this, event, facts);
     if (numbers && Object.keys(numbers).length > 0) this.numbers.set(seq, numbers);
     const ofReset = event.type === "prefix_cache_reset" ? numbers?.blocks : undefined;
     for (const block of ofReset ?? blocksOf(event)) listIn(this.blocks, block).push(event);

@@ -497,9 +497,13 @@ export class Store {
     this.changed();
   }
 
-  /** @param {Partial<Selection>} partial */
+  /**
+   * Choose something beside what is chosen already. The inspector tells of a block first, so
+   * whatever is chosen without one lets go of it.
+   * @param {Partial<Selection>} partial
+   */
   select(partial) {
-    this.selection = { ...this.selection, ...partial };
+    this.selection = { ...this.selection, block: null, ...partial };
     keep(MEMORY.selection, this.selection);
     this.changed();
   }

@@ -93,11 +93,11 @@ export class Inspector {
 
   /** @param {string|null} component @param {string|null} request @param {number|null} block */
   what(component, request, block) {
+    if (block !== null) return { key: ["block", block], build: () => this.showBlock(block) };
     if (request !== null)
       return { key: ["request", request], build: () => this.showRequest(request) };
     const item = this.store.document.components.find((each) => each.id === component);
     if (item) return { key: ["box", item.id], build: () => this.showBox(item) };
-    if (block !== null) return { key: ["block", block], build: () => this.showBlock(block) };
     return { key: ["view"], build: () => this.showView() };
   }
 

@@ -4,6 +4,7 @@
  * command the engine; behind the head they walk through what was recorded.
  */
 import { STEP_PHASES } from "../core/records.js";
+import { paceText } from "../words/format.js";
 import { el, icon, setAttribute, setText } from "./dom.js";
 import { LanesRow } from "./lanes.js";
 import { themeOf } from "./theme.js";
@@ -104,7 +105,7 @@ export class Transport {
           onchange: () => this.speedChanged(),
         },
         ...SPEEDS.map((value) =>
-          el("option", { value, text: value === "free" ? "free" : `${value} steps/s` }),
+          el("option", { value, text: value === "free" ? "free" : paceText(value) }),
         ),
       )
     );

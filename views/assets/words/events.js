@@ -19,7 +19,7 @@ import { are, because, colon, reasonPhrase, unfamiliar } from "./reasons.js";
 export const SOURCES = { page: " from the page", http: " over HTTP" };
 
 /** What it means that a block has a hash and no KV. */
-export const UNCOMPUTED = "never computed, so whoever hits it reads what stood there before";
+export const UNCOMPUTED = "never computed, so a hit reads what stood there before";
 
 /** @type {Record<string, (f: any, e: EventRecord) => string>} */
 export const EVENT_PHRASES = {
@@ -141,7 +141,8 @@ export const EVENT_PHRASES = {
 export function uncomputedWords(f) {
   if (f.uncomputed.length === 0) return "";
   const all = f.uncomputed.length === f.blocks.length;
-  return all ? ", never computed" : `, of which ${blockList(f.uncomputed)} never computed`;
+  const which = `${blockList(f.uncomputed)} ${f.uncomputed.length === 1 ? "was" : "were"}`;
+  return all ? ", never computed" : `, of which ${which} never computed`;
 }
 
 /** @param {any} f of token_sampled */

@@ -10,6 +10,9 @@ export function count(n) {
   return GROUPED.format(n);
 }
 
+/** A speed in words: `1 step/s`, `0.5 steps/s`. @param {number|string} rate */
+export const paceText = (rate) => `${rate} ${Number(rate) === 1 ? "step" : "steps"}/s`;
+
 /** `plural(1, "token")` -> `1 token`. @param {number} n @param {string} word @returns {string} */
 export function plural(n, word) {
   if (n === 1) return `1 ${word}`;

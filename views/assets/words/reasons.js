@@ -30,7 +30,10 @@ export const REASON_PHRASES = {
     `its logical block ${r.block} has ${plural(r.num_tokens, "token")}, and only full blocks hit`,
   last_token_needed: (r) =>
     `at least one token must be computed, so at most ${plural(r.limit, "token")} may hit`,
-  free_queue_head: (r) => `first of the ${plural(r.free, "block")} in the free queue`,
+  free_queue_head: (r) =>
+    r.free === 1
+      ? "the only block in the free queue"
+      : `first of the ${plural(r.free, "block")} in the free queue`,
   block_filled: (r) => `full, ${plural(r.num_tokens, "token")} known and scheduled`,
   never_computed: (r) =>
     `its step goes on without it, and only its first ${plural(r.num_computed_tokens, "token")} ` +

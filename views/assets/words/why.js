@@ -145,6 +145,8 @@ function ownWords({ f, n }) {
   if (hit === 0) return `${before}, none hit and all are computed again`;
   const own = n.own_hits === hit ? "" : `, ${count(n.own_hits ?? 0)} of them in blocks of its own`;
   const again = (n.computed ?? 0) - hit;
+  // Blocks that it filled in its last step, and never computed, may be hit as well.
+  if (again < 0) return `${before}, all are hit in the cache${own}, and ${count(-again)} more`;
   const rest = again > 0 ? `, and ${does(again, "token", "is", "are")} computed again` : "";
   return `${before}, ${count(hit)} ${are(hit)} hit in the cache${own}${rest}`;
 }
