@@ -137,7 +137,7 @@ function arrivalsInWords(events) {
 function lifecycleClauses(events) {
   const clauses = [
     ...some(of(events, "request_preempted"), 3, preemptedWords, "preemption"),
-    ...some(of(events, "request_passed_over"), 2, passedOver, "request passed over"),
+    ...some(of(events, "request_passed_over"), 2, passedOver, "passed-over request"),
     ...some(of(events, "admission_stopped"), 2, waitsWords, "stop"),
     ...some(of(events, "request_aborted"), 3, eventPhrase, "abort"),
     ...some(of(events, "request_finished"), 3, endsWords, "finished request"),
