@@ -42,7 +42,7 @@ from engine.model_runner import ModelRunner
 from engine.output_processor import RequestLost, RequestStream
 from engine.outputs import ModelRunnerOutput, SchedulerOutput
 from engine.request import Request
-from engine.trace import Trace
+from engine.trace import Changes, Trace
 from engine.two_lanes import Lane, TwoLaneTrace
 from tests.engine.tiny_configs import VOCAB, plain_greedy, tiny
 from tests.engine.traces import make_trace
