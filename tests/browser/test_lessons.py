@@ -84,7 +84,7 @@ def test_the_tour_steps_the_engine_and_lights_what_it_speaks_of(learner: Learner
     assert log.header["trace_id"] != before
     assert log.state["requests"]["r0"]["num_prompt_tokens"] == prompt
     learner.reads(f"The prompt has {prompt} of them")
-    learner.is_shown("request-lifecycle", "client-req", "r0", 1)
+    learner.is_shown("request-lifecycle", "client-req", "r0", log.records[-1]["seq"])
 
     learner.next("The front end")
     learner.reads("The queue has 1 request now")
