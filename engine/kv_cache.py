@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from engine.memory import check_pool, pool_too_large
 from engine.model_loader import LoadedModel
@@ -50,12 +51,31 @@ class KVCacheSpec(NamedTuple):
         return self.bytes_per_token * self.block_size
 
 
-class KVCache:
-    """The pool: `layers[i][0]` holds the keys of layer i, `layers[i][1]` its values.
+class LayerKVCache(NamedTuple):
+    """One layer's part of the pool, which attention writes to and reads from."""
 
-    A layer is `[2, num_blocks, block_size, num_kv_heads, head_dim]`. Block 0 is nobody's: where a
-    captured graph has rows to spare, and while one is captured, K and V are written to it. No
-    request's attention reads it.
+    data: Tensor  # [2: keys and values, blocks, block_size, kv_heads, head_dim], of the cache dtype
+    scales: Tensor | None = None  # [2, blocks, block_size, kv_heads] fp32: a value is data * scale
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes of the memory."""
+        return self.data.nbytes + (0 if self.scales is None else self.scales.nbytes)
+
+    def write(self, slots: Tensor, key: Tensor, value: Tensor) -> None:
+        """Put K and V, each [kv_heads, rows, head_dim], where `slots` [rows] says.
+
+        A slot is block * block_size + offset.
+        """
+        for part, states in zip(self.data.flatten(1, 2), (key, value), strict=True):
+            part.index_copy_(0, slots, states.transpose(0, 1).to(part.dtype))
+
+
+class KVCache:
+    """The pool: `layers[i]` holds the keys and values of layer i.
+
+    Block 0 is nobody's: where a captured graph has rows to spare, and while one is captured, K and
+    V are written to it. No request's attention reads it.
     """
 
     def __init__(self, spec: KVCacheSpec, num_blocks: int, device: torch.device):
@@ -67,7 +87,8 @@ class KVCache:
         try:
             # Zeros are pages that the system hands out on first use: an idle pool costs nothing.
             self.layers = tuple(
-                torch.zeros(shape, dtype=spec.dtype, device=device) for _ in range(spec.num_layers)
+                LayerKVCache(torch.zeros(shape, dtype=spec.dtype, device=device))
+                for _ in range(spec.num_layers)
             )
         except (RuntimeError, MemoryError):  # torch.OutOfMemoryError is a RuntimeError
             raise pool_too_large(spec, num_blocks, "more than is free", "set it lower") from None

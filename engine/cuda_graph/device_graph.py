@@ -96,7 +96,7 @@ class DeviceGraph:
         torch.cuda.current_stream().wait_stream(stream)
         # Attention's workspaces: the graph's as long as it is there, whoever needs larger ones.
         weight = next(model.model.parameters())  # pages are widened to its dtype
-        self._workspaces = [workspace(1, like) for like in (kv_cache.layers[0], weight)]
+        self._workspaces = [workspace(1, like) for like in (kv_cache.layers[0].data, weight)]
         given = (self._input_ids, self._positions, self._inputs.logits_to_keep)
         found = classify(recorder.ops, given)
         return OperationList.of(

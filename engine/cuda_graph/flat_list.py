@@ -19,6 +19,7 @@ from torch import Tensor
 
 from engine.cuda_graph.operations import Span
 from engine.cuda_graph.recorder import Attention, CannotRecord, RecordedOp, storage_of, storages
+from engine.kv_cache import LayerKVCache
 from engine.paged_attention import AttentionBackend
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
@@ -51,7 +52,7 @@ class FlatList:
         self.num_bytes = share_memory(ops, replayed, output) + sum(t.nbytes for t in inputs)
 
     def replay(
-        self, backend: AttentionBackend, layers: Sequence[Tensor], spent: dict[str, float]
+        self, backend: AttentionBackend, layers: Sequence[LayerKVCache], spent: dict[str, float]
     ) -> None:
         """Run every operation once, adding the seconds of each kind of module to `spent`.
 

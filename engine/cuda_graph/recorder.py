@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
+from engine.kv_cache import LayerKVCache
 from engine.module_timer import ModuleTimer
 from engine.paged_attention import AttentionBackend, AttentionOptions
 
@@ -35,7 +36,7 @@ class Attention(NamedTuple):
     value: Tensor
     options: AttentionOptions
 
-    def run(self, backend: AttentionBackend, layers: Sequence[Tensor]) -> Tensor:
+    def run(self, backend: AttentionBackend, layers: Sequence[LayerKVCache]) -> Tensor:
         """Attend by `backend` over the pool `layers`; [rows, heads, dim]."""
         return backend.forward(layers[self.layer], self.query, self.key, self.value, self.options)
 
@@ -115,7 +116,7 @@ class Recorder(TorchDispatchMode):
         return result
 
     def attend(
-        self, backend: AttentionBackend, layers: Sequence[Tensor], attention: Attention
+        self, backend: AttentionBackend, layers: Sequence[LayerKVCache], attention: Attention
     ) -> Tensor:
         """Run attention as the one operation that it is in the list."""
         with _disable_current_modes():
@@ -127,16 +128,23 @@ class Recorder(TorchDispatchMode):
 class RecordedAttention:
     """A backend that runs another one and has the recorder note it."""
 
-    def __init__(self, recorder: Recorder, backend: AttentionBackend, layers: Sequence[Tensor]):
+    def __init__(
+        self, recorder: Recorder, backend: AttentionBackend, layers: Sequence[LayerKVCache]
+    ):
         self.name = backend.name
         self._recorder, self._backend, self._layers = recorder, backend, layers
 
     def forward(
-        self, cache: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions
+        self,
+        layer: LayerKVCache,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        options: AttentionOptions,
     ) -> Tensor:
         """As every backend's."""
-        layer = next(i for i, own in enumerate(self._layers) if own is cache)
-        attention = Attention(layer, query, key, value, options)
+        index = next(i for i, own in enumerate(self._layers) if own is layer)
+        attention = Attention(index, query, key, value, options)
         return self._recorder.attend(self._backend, self._layers, attention)
 
 

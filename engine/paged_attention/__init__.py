@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 
-from engine.kv_cache import KVCache
+from engine.kv_cache import KVCache, LayerKVCache
 from engine.model_loader import ModelError
 from engine.module_timer import ModuleTimer
 from engine.paged_attention.metadata import AttentionOptions, PagedAttentionMetadata
@@ -46,7 +46,12 @@ class AttentionBackend(Protocol):
     name: str
 
     def forward(
-        self, cache: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions
+        self,
+        layer: LayerKVCache,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        options: AttentionOptions,
     ) -> Tensor:
         """Write K and V, attend, return [rows, heads, dim]; see TorchPagedAttention."""
 
@@ -96,7 +101,7 @@ def paged_attention(
     return output.unsqueeze(0), None
 
 
-def layer_cache(kv_cache: KVCache, module: nn.Module, key: Tensor, value: Tensor) -> Tensor:
+def layer_cache(kv_cache: KVCache, module: nn.Module, key: Tensor, value: Tensor) -> LayerKVCache:
     """The part of the pool that belongs to this layer, if the layer fits it."""
     index: Any = getattr(module, "layer_idx", None)
     if index is None or index >= len(kv_cache.layers):
@@ -108,8 +113,8 @@ def layer_cache(kv_cache: KVCache, module: nn.Module, key: Tensor, value: Tensor
                 f"layer {index} of this model has {states.shape[1]} {name} of {states.shape[3]} a "
                 f"token, others {expected[0]} of {expected[1]}; Glassbox needs one shape for all"
             )
-    cache: Tensor = kv_cache.layers[index]
-    return cache
+    layer: LayerKVCache = kv_cache.layers[index]
+    return layer
 
 
 def check_pageable(model: PreTrainedModel) -> None:

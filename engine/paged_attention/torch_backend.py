@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from engine.kv_cache import LayerKVCache
 from engine.paged_attention.metadata import AttentionOptions, PagedAttentionMetadata
 
 # Decodes share a call while the longest has at most this many times the pages of the shortest:
@@ -46,28 +47,30 @@ class TorchPagedAttention:
         )
 
     def forward(
-        self, cache: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions
+        self,
+        layer: LayerKVCache,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        options: AttentionOptions,
     ) -> Tensor:
         """Write K and V of the step's rows to their slots, then attend through the block tables.
 
-        `cache` is a layer's [2, blocks, block_size, kv_heads, dim]; query, key and value are
-        [heads, rows, dim]. Returns [rows, heads, dim]. All rows are written before any is read:
-        a request may share blocks that another one fills in this very step. Rows of padding come
-        last and are zero in the result.
+        query, key and value are [heads, rows, dim]. Returns [rows, heads, dim]. All rows are
+        written before any is read: a request may share blocks that another one fills in this very
+        step. Rows of padding come last and are zero in the result.
         """
-        keys, values = cache.flatten(1, 2).unbind(0)
-        keys.index_copy_(0, self.slot_mapping, key.transpose(0, 1).to(cache.dtype))
-        values.index_copy_(0, self.slot_mapping, value.transpose(0, 1).to(cache.dtype))
+        layer.write(self.slot_mapping, key, value)
         rows = query.transpose(0, 1)
         sorted_out = len(self.decodes) == 1 and not self.prefills and self.num_tokens == len(rows)
         if sorted_out:
-            return self.decodes[0].attend(cache, rows, options)  # the usual step
+            return self.decodes[0].attend(layer, rows, options)  # the usual step
         output = torch.empty_like(rows, memory_format=torch.contiguous_format)
         output[self.num_tokens :] = 0
         for decode in self.decodes:
-            output[decode.rows] = decode.attend(cache, rows[decode.rows], options)
+            output[decode.rows] = decode.attend(layer, rows[decode.rows], options)
         for prefill in self.prefills:
-            output[prefill.rows] = prefill.attend(cache, query[:, prefill.rows], options)
+            output[prefill.rows] = prefill.attend(layer, query[:, prefill.rows], options)
         return output
 
 
@@ -118,10 +121,10 @@ class DecodeGroup:
             padded_len=width * metadata.block_size,
         )
 
-    def attend(self, cache: Tensor, query: Tensor, options: AttentionOptions) -> Tensor:
+    def attend(self, layer: LayerKVCache, query: Tensor, options: AttentionOptions) -> Tensor:
         """[requests, heads, dim] -> the same."""
         num_requests, num_heads, dim = query.shape
-        keys, values = gather(cache, self.pages, num_requests, self.padded_len, query)
+        keys, values = gather(layer, self.pages, num_requests, self.padded_len, query)
         num_kv_heads = keys.shape[1]
         mask = self.mask(options.sliding_window, query.dtype)
         # The query heads of a KV head stand in line as if they were that head's queries: each
@@ -170,9 +173,9 @@ class PrefillChunk:
             seq_len=metadata.seq_lens[request],
         )
 
-    def attend(self, cache: Tensor, query: Tensor, options: AttentionOptions) -> Tensor:
+    def attend(self, layer: LayerKVCache, query: Tensor, options: AttentionOptions) -> Tensor:
         """[heads, rows, dim] -> [rows, heads, dim]."""
-        keys, values = gather(cache, self.pages, 1, self.seq_len, query)
+        keys, values = gather(layer, self.pages, 1, self.seq_len, query)
         window = options.sliding_window
         if window is not None and window >= self.seq_len:
             window = None
@@ -247,13 +250,14 @@ _local = threading.local()
 
 
 def gather(
-    cache: Tensor, pages: Tensor, batch: int, length: int, like: Tensor
+    layer: LayerKVCache, pages: Tensor, batch: int, length: int, like: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The first `length` tokens in `pages` of each request, K and V as [batch, heads, length, dim].
 
     They have the dtype of `like` and lie in a workspace that the next call overwrites. Fresh memory
     each time would be four times slower: the system zeroes it page by page.
     """
+    cache = layer.data
     tail = cache.shape[2:]  # block_size, kv_heads, dim
     shape = (2, pages.numel(), *tail)
     space = workspace(math.prod(shape), cache).view(shape)

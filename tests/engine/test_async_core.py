@@ -203,7 +203,7 @@ class Driven:
                 model: Any = self.model.model
                 plain = model(input_ids=torch.tensor([tokens]), use_cache=True).past_key_values
             for block_id in blocks:
-                for layer, mine in zip(plain.layers, self.runner.kv_cache.layers, strict=True):
+                for layer, (mine, _) in zip(plain.layers, self.runner.kv_cache.layers, strict=True):
                     for side, theirs in enumerate((layer.keys, layer.values)):
                         expected = theirs[0, :, -size:].transpose(0, 1)
                         torch.testing.assert_close(

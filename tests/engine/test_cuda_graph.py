@@ -82,15 +82,15 @@ class ComparingRunner(ModelRunner):
         inputs, dispatch = self._inputs, self._dispatch
         if inputs is None or dispatch is None or dispatch.mode == "NONE":
             return super().execute_model()
-        before = [layer.clone() for layer in self.kv_cache.layers]
+        before = [layer.data.clone() for layer in self.kv_cache.layers]
         expected = run_padded(self, inputs, dispatch.num_padded_tokens)
-        written = [layer.clone() for layer in self.kv_cache.layers]
+        written = [layer.data.clone() for layer in self.kv_cache.layers]
         for layer, content in zip(self.kv_cache.layers, before, strict=True):
-            layer.copy_(content)
+            layer.data.copy_(content)
         super().execute_model()
         assert self._logits is not None and torch.equal(self._logits, expected)
         for layer, content in zip(self.kv_cache.layers, written, strict=True):
-            assert torch.equal(layer[:, 1:], content[:, 1:])
+            assert torch.equal(layer.data[:, 1:], content[:, 1:])
         self.compared += 1
 
 
@@ -133,7 +133,7 @@ def test_replays_equal_the_padded_forward_in_other_dtypes(dtype: torch.dtype) ->
         engine.add(f"r{i}", [5 + i, 6, 7], max_tokens=6)
     engine.run()
     assert engine.runner.compared == 5
-    assert engine.runner.kv_cache.layers[0].dtype is dtype
+    assert engine.runner.kv_cache.layers[0].data.dtype is dtype
 
 
 def test_engines_with_other_pools_share_a_list() -> None:
@@ -287,14 +287,14 @@ def test_a_capture_writes_to_nothing_but_block_0() -> None:
     model = fresh_llama()
     cache = KVCache(KVCacheSpec.of(model, 4), 6, CPU)
     for layer in cache.layers:
-        layer.uniform_(-1, 1)
-    before = [layer.clone() for layer in cache.layers]
+        layer.data.uniform_(-1, 1)
+    before = [layer.data.clone() for layer in cache.layers]
     graphs = CapturedGraphs.of(model, cache)
     for size in CAPTURE_SIZES:
         graphs.capture(size, model, cache)
     for layer, content in zip(cache.layers, before, strict=True):
-        assert torch.equal(layer[:, 1:], content[:, 1:])
-        assert not torch.equal(layer[:, 0], content[:, 0])
+        assert torch.equal(layer.data[:, 1:], content[:, 1:])
+        assert not torch.equal(layer.data[:, 0], content[:, 0])
 
 
 def test_what_lies_in_block_0_matters_to_nobody() -> None:
@@ -306,7 +306,7 @@ def test_what_lies_in_block_0_matters_to_nobody() -> None:
     engine.core.step()
     engine.core.step()  # what has to be captured is captured
     for layer in engine.runner.kv_cache.layers:
-        layer[:, 0] = float("nan")
+        layer.data[:, 0] = float("nan")
     outputs = engine.run()
     for key, prompt in prompts.items():
         assert outputs[key] == plain_greedy(model, prompt, 6)

@@ -12,7 +12,7 @@ import torch
 from engine.async_llm import AsyncLLM, Submission
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.events import Event, GraphReplayed, KVWritten, PagesRead, WeightsRead
-from engine.kv_cache import KVCache, KVCacheSpec
+from engine.kv_cache import KVCache, KVCacheSpec, LayerKVCache
 from engine.memory_budget import size_memory
 from engine.model_loader import LoadedModel
 from engine.model_loader.dtypes import in_dtype, kv_cache_dtype
@@ -67,7 +67,9 @@ def test_a_cache_of_16_bits_is_one_of_fp32_that_holds_rounded_values(cache: str)
     model = tiny("llama")
     config = EngineConfig.parse({"kv_cache_dtype": cache})
     wide = PagedSequences(model, LENGTHS)
-    wide.cache.layers = tuple(Rounding.of(t, getattr(torch, cache)) for t in wide.cache.layers)
+    wide.cache.layers = tuple(
+        LayerKVCache(Rounding.of(layer.data, getattr(torch, cache))) for layer in wide.cache.layers
+    )
     narrow = paged_in(model, config)
     for one, other in zip(narrow.run(), wide.run(), strict=True):
         assert torch.equal(one, other.as_subclass(torch.Tensor))

@@ -34,7 +34,7 @@ def test_published_sizes() -> None:
 def test_the_pool_is_its_spec_and_nothing_more() -> None:
     spec = KVCacheSpec.of(tiny("llama"), block_size=4)
     cache = KVCache(spec, 10, CPU)
-    assert [tuple(layer.shape) for layer in cache.layers] == [(2, 10, 4, 2, 8)] * 3
+    assert [tuple(layer.data.shape) for layer in cache.layers] == [(2, 10, 4, 2, 8)] * 3
     assert cache.num_bytes == sum(layer.nbytes for layer in cache.layers)
     assert cache.num_bytes == 10 * spec.bytes_per_block
 

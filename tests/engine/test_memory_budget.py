@@ -106,7 +106,7 @@ def test_the_run_writes_to_block_0_alone(
     )
     measure(tiny_model, kind(64))
     assert [pool.num_blocks for pool in pools] == [1]
-    assert pools[0].layers[0].any()
+    assert pools[0].layers[0].data.any()
 
 
 def test_a_step_is_no_longer_than_its_requests_may_be(tiny_model: LoadedModel) -> None:

@@ -28,7 +28,7 @@ class PagedSequences:
         self.random = random.Random(seed)
         self.cache = KVCache(KVCacheSpec.of(model, BLOCK_SIZE), NUM_BLOCKS, CPU)
         for layer in self.cache.layers:
-            layer.uniform_(-3, 3)  # what earlier owners left must not matter
+            layer.data.uniform_(-3, 3)  # what earlier owners left must not matter
         free = list(range(1, NUM_BLOCKS))
         self.random.shuffle(free)
         self.tokens = [[self.random.randrange(3, VOCAB) for _ in range(n)] for n in lengths]
@@ -155,11 +155,11 @@ def test_another_kv_head_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_keys_and_values_lie_in_their_slots_and_nowhere_else() -> None:
     sequences = PagedSequences(tiny("llama"), [10])
-    before = [layer.clone() for layer in sequences.cache.layers]
+    before = [layer.data.clone() for layer in sequences.cache.layers]
     sequences.step({0: 10})
     table = sequences.tables[0]
     written = {table[p // BLOCK_SIZE] * BLOCK_SIZE + p % BLOCK_SIZE for p in range(10)}
-    for old, new in zip(before, sequences.cache.layers, strict=True):
+    for old, (new, _) in zip(before, sequences.cache.layers, strict=True):
         changed = (old != new).any(dim=(0, 3, 4)) if old.dim() == 5 else old != new
         assert set(changed.flatten().nonzero().flatten().tolist()) == written
 
