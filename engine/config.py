@@ -9,7 +9,14 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 LEAST_TEMPERATURE = 0.01  # above 0; vLLM raises what is lower to it
 MAX_STOP_STRINGS = 16
@@ -20,6 +27,8 @@ MAX_BIASED_TOKENS = 1_024
 MAX_CACHE_SALT = 1_024  # characters
 MAX_BIAS = 100.0
 MAX_BLOCKS = 65_536  # of a pool
+MAX_DRAFTS = 128  # of a request in a step (vLLM has no limit)
+NGRAM_SIZE = 5  # where neither lookup size is given
 MAX_ERRORS = 10  # named in one message; a client may have sent a thousand wrong values
 
 
@@ -42,6 +51,50 @@ Temperature = Annotated[float, Field(ge=0.0, le=2.0), AfterValidator(raise_tempe
 Seed = Annotated[int | None, Field(ge=-(2**63), lt=2**63), AfterValidator(seed_or_none)]
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 Bias = Annotated[float, Field(allow_inf_nan=False), AfterValidator(clamp_bias)]
+
+
+class SpeculativeConfig(BaseModel):
+    """How tokens are drafted for the model to verify (vLLM 0.26.0: `vllm/config/speculative.py`).
+
+    What the drafter is decides what the scheduler sets aside for it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    method: Literal["ngram", "draft_model", "eagle"] = Field(
+        description="who drafts; ngram: the text itself, by what followed its last tokens before"
+    )
+    num_speculative_tokens: int = Field(
+        ge=1, le=MAX_DRAFTS, description="most tokens drafted for a request in a step"
+    )
+    prompt_lookup_min: int | None = Field(
+        default=None, ge=1, description="fewest last tokens that must have stood there before"
+    )
+    prompt_lookup_max: int | None = Field(
+        default=None, ge=1, description="most last tokens that are looked for"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in_lookup_sizes(cls, values: Any) -> Any:
+        """One of the two stands for the other where that is not given."""
+        if not isinstance(values, dict) or values.get("method") != "ngram":
+            return values
+        sizes = [values.get(f"prompt_lookup_{end}") for end in ("min", "max")]
+        given = [size for size in sizes if size is not None] or [NGRAM_SIZE]
+        return {**values, "prompt_lookup_min": given[0], "prompt_lookup_max": given[-1]}
+
+    @model_validator(mode="after")
+    def _sizes_are_in_order(self) -> SpeculativeConfig:
+        low, high = self.prompt_lookup_min, self.prompt_lookup_max
+        if low is not None and high is not None and low > high:
+            raise ValueError(f"prompt_lookup_min {low} is more than prompt_lookup_max {high}")
+        return self
+
+    @property
+    def num_lookahead_tokens(self) -> int:
+        """Slots beyond the scheduled tokens into which a drafter with KV of its own writes."""
+        return 0 if self.method == "ngram" else self.num_speculative_tokens
 
 
 class EngineConfig(BaseModel):
@@ -100,6 +153,9 @@ class EngineConfig(BaseModel):
     async_scheduling: bool = Field(
         default=False, description="schedule the next step while the model runs the last one"
     )
+    speculative_config: SpeculativeConfig | None = Field(
+        default=None, description="draft tokens, and verify several of them in one step"
+    )
     cache_uncomputed_blocks: bool = Field(
         default=False,
         description="keep blocks in the cache that a victim by priority never computed",
@@ -124,9 +180,31 @@ class EngineConfig(BaseModel):
     def parse(cls, values: dict[str, Any]) -> EngineConfig:
         """Validate `values`; raise `ConfigError` with one line for each field that is wrong."""
         try:
-            return cls.model_validate(values)
+            config = cls.model_validate(values)
         except ValidationError as error:
             raise ConfigError(describe(error)) from None
+        if config.max_num_scheduled_tokens < 1:
+            raise ConfigError(
+                f"max_num_batched_tokens {config.max_num_batched_tokens}: a draft model takes one "
+                f"for each of the {config.max_num_seqs} seats (max_num_seqs), which leaves none; "
+                f"raise it to {config.max_num_seqs + 1} or more"
+            )
+        return config
+
+    @property
+    def num_speculative_tokens(self) -> int:
+        """Most drafts of a request in a step; 0: nothing speculates."""
+        return self.speculative_config.num_speculative_tokens if self.speculative_config else 0
+
+    @property
+    def max_num_scheduled_tokens(self) -> int:
+        """What the scheduler may give out in a step: a draft model adds a slot for each seat.
+
+        (vLLM 0.26.0: `VllmConfig._set_max_num_scheduled_tokens`.)
+        """
+        drafter = self.speculative_config
+        slots = self.max_num_seqs if drafter and drafter.method == "draft_model" else 0
+        return self.max_num_batched_tokens - slots
 
     def largest_request(self) -> int:
         """Tokens of the longest request that the pool can hold by itself (block 0 is not given)."""
@@ -160,6 +238,7 @@ class EngineConfig(BaseModel):
                 f"{self.max_num_seqs}, and a step must have a token for every running request; "
                 f"raise it to {self.max_num_seqs} or more, or lower max_num_seqs"
             )
+        self._check_speculation()
         sized = self if num_gpu_blocks is None else self.with_blocks(num_gpu_blocks)
         fits = min(model_max_len, sized.largest_request())
         if not self.enable_chunked_prefill:
@@ -192,6 +271,25 @@ class EngineConfig(BaseModel):
                 field="max_num_batched_tokens",
             )
         return sized
+
+    def _check_speculation(self) -> None:
+        """Raise `ConfigError` where no engine can run it: the scheduler alone knows more methods.
+
+        (vLLM 0.26.0 refuses ngram with asynchronous scheduling too: `vllm/config/vllm.py`.)
+        """
+        drafter = self.speculative_config
+        if drafter is None:
+            return
+        if drafter.method != "ngram":
+            raise ConfigError(
+                f"speculative_config: method {drafter.method} needs a second model, and none can "
+                "be loaded here; set method to ngram"
+            )
+        if self.async_scheduling:
+            raise ConfigError(
+                "speculative_config: method ngram drafts from the tokens of the last step, and "
+                "async_scheduling schedules before these are known; switch one of them off"
+            )
 
 
 class SamplingParams(BaseModel):
@@ -318,6 +416,7 @@ def describe(error: ValidationError) -> str:
         where = ".".join(f"{part!s:.60}" for part in item["loc"] if part != "[key]") or "value"
         wording = _WORDINGS.get(item["type"])
         text = wording.format(**item.get("ctx", {})) if wording else item["msg"]
+        text = text.removeprefix("Value error, ")
         text = text[:1].lower() + text[1:]
         lines.append(f"{where}: {text} (got {item['input']!r:.60})")
     if len(items) > MAX_ERRORS:

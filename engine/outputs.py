@@ -49,6 +49,7 @@ class ScheduledRequest(NamedTuple):
     new_block_ids: tuple[int, ...]  # taken from the pool for it in this step
     hit_block_ids: tuple[int, ...]  # its prefix hit; empty for `running`
     data: NewRequestData | None  # for `new` and `resumed`
+    draft_token_ids: tuple[int, ...] = ()  # the last of its tokens; -1: padding
 
     @property
     def admitted_block_ids(self) -> tuple[int, ...]:
@@ -69,12 +70,13 @@ class SchedulerOutput(NamedTuple):
 class ModelRunnerOutput(NamedTuple):
     """The tokens of one step, for each request whose known tokens are all computed now.
 
-    One token a request, as long as nothing speculates.
+    One token a request, and one more for each of its drafts that was accepted.
     """
 
     sampled_token_ids: dict[str, tuple[int, ...]]  # by request id, in scheduling order
     logprobs: dict[str, tuple[TokenLogprobs, ...]] = {}  # of these tokens, where asked for
     prompt_logprobs: dict[str, PromptLogprobs] = {}  # where asked for, with the first token
+    draft_token_ids: dict[str, tuple[int, ...]] = {}  # proposed for the next step, by request id
 
     def only(self, request_ids: AbstractSet[str]) -> ModelRunnerOutput:
         """The part of it that these requests have."""
@@ -82,8 +84,8 @@ class ModelRunnerOutput(NamedTuple):
         def kept(items: dict[str, T]) -> dict[str, T]:
             return {key: item for key, item in items.items() if key in request_ids}
 
-        tokens, logprobs, prompt_logprobs = self
-        return ModelRunnerOutput(kept(tokens), kept(logprobs), kept(prompt_logprobs))
+        tokens, logprobs, prompt_logprobs, drafts = self
+        return ModelRunnerOutput(kept(tokens), kept(logprobs), kept(prompt_logprobs), kept(drafts))
 
     def rated(self, outputs: list[EngineCoreOutput]) -> list[EngineCoreOutput]:
         """`outputs` with how probable their tokens are, where that was asked for."""

@@ -49,6 +49,7 @@ class Request:
         "priority",
         "request_id",
         "sampling_params",
+        "spec_token_ids",
         "status",
         "stop_reason",
     )
@@ -76,6 +77,7 @@ class Request:
         self.num_tokens = self.num_prompt_tokens  # known: prompt and output so far
         self.num_computed_tokens = 0  # with those of batches in flight
         self.num_output_placeholders = 0  # tokens that batches in flight will deliver
+        self.spec_token_ids: list[int] = []  # drafted for its next step; no tokens of it yet
         self.async_tokens_to_discard = 0  # in flight and void: the cache was reset
         self.num_preemptions = 0
         self.hit_tokens = 0  # prefix hit at the latest admission

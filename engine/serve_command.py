@@ -7,13 +7,14 @@ No box of the map. vLLM 0.26.0: `vllm/engine/arg_utils.py` (the options and thei
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from engine.config import ConfigError, EngineConfig
+from engine.config import ConfigError, EngineConfig, SpeculativeConfig
 from engine.model_loader.fetch import DEFAULT_MODEL
 from engine.model_loader.tiny import TINY_MODEL
 from engine.vllm_options import NAMES, ONE_VALUE, SHORT, SWITCHES
@@ -46,6 +47,7 @@ OPTIONS = (
     Option("scheduler_reserve_full_isl", "scheduler-reserve-full-isl", same_default=True),
     Option("kv_cache_dtype", "kv-cache-dtype", same_default=True),
     Option("enforce_eager", "enforce-eager", same_default=True),
+    Option("speculative_config", "speculative-config", same_default=True),
     Option("seed", "seed", same_default=True),
 )
 
@@ -158,6 +160,8 @@ def serve_command(config: EngineConfig, model: str) -> str:
 def _written(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return f"--{name}" if value else f"--no-{name}"
+    if isinstance(value, SpeculativeConfig):
+        return f"--{name} {shlex.quote(value.model_dump_json(exclude_none=True))}"
     return f"--{name} {value}"
 
 
@@ -343,6 +347,8 @@ def _differences(given: Given, named: bool) -> Iterator[Remark]:
 
 def _setting(option: Option, given: Given) -> dict[str, Any]:
     """The value that an option gives to its setting; ConfigError, worded as the form words it."""
+    if given.field and option.setting == "speculative_config":
+        raise ConfigError("speculative_config: write it whole, as one JSON object")
     if given.field:
         raise ConfigError(f"{option.setting}: the option has no fields, and so no {given.field}")
     if option.name in SWITCHES:
@@ -369,9 +375,18 @@ def _value(setting: str, text: str) -> Any:
             return int(float(whole + (fraction or "")) * _DECIMAL[suffix])
         if not fraction:
             return int(whole) * _BINARY[suffix]
+    if setting == "speculative_config":
+        return _json(setting, text)
     if setting == "dtype":
         return _SAME_DTYPE.get(text, text)
     number = float if EngineConfig.model_fields[setting].annotation is float else int
     with suppress(ValueError):  # a number that is wrong is then named as one
         return number(text)
     return text
+
+
+def _json(setting: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{setting}: it is no JSON: {error}") from None

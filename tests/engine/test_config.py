@@ -6,7 +6,9 @@ import math
 
 import pytest
 
-from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.config import ConfigError, EngineConfig, SamplingParams, SpeculativeConfig
+
+NGRAM = {"method": "ngram", "num_speculative_tokens": 3}
 
 
 def test_max_model_len_defaults_to_what_model_and_pool_both_allow() -> None:
@@ -107,3 +109,51 @@ def test_a_step_has_a_token_for_every_seat() -> None:
         EngineConfig(max_num_batched_tokens=7).resolve(512)
     assert why.value.field == "max_num_batched_tokens"
     EngineConfig(max_num_batched_tokens=8).resolve(512)
+
+
+@pytest.mark.parametrize(
+    ("given", "sizes"),
+    [({}, (5, 5)), ({"min": 2}, (2, 2)), ({"max": 3}, (3, 3)), ({"min": 2, "max": 3}, (2, 3))],
+)
+def test_one_lookup_size_stands_for_the_other(
+    given: dict[str, int], sizes: tuple[int, int]
+) -> None:
+    named = {f"prompt_lookup_{end}": size for end, size in given.items()}
+    drafter = SpeculativeConfig(method="ngram", num_speculative_tokens=2, **named)
+    assert (drafter.prompt_lookup_min, drafter.prompt_lookup_max) == sizes
+
+
+@pytest.mark.parametrize(
+    ("drafter", "message"),
+    [
+        ({"method": "ngram"}, "speculative_config.num_speculative_tokens: field required"),
+        ({"method": "ngram", "num_speculative_tokens": 0}, "must be 1 or more"),
+        ({"method": "medusa", "num_speculative_tokens": 1}, "speculative_config.method: must be"),
+        ({"method": "ngram", "num_speculative_tokens": 1, "model": "x"}, "no such setting"),
+        (
+            {**NGRAM, "prompt_lookup_min": 3, "prompt_lookup_max": 2},
+            "speculative_config: prompt_lookup_min 3 is more than prompt_lookup_max 2",
+        ),
+    ],
+)
+def test_a_wrong_speculative_config_is_named(drafter: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        EngineConfig.parse({"speculative_config": drafter})
+
+
+def test_what_no_engine_can_run_is_refused_at_its_start() -> None:
+    assert EngineConfig.parse({"speculative_config": NGRAM}).resolve(512).num_speculative_tokens
+    other = EngineConfig.parse({"speculative_config": {**NGRAM, "method": "eagle"}})
+    with pytest.raises(ConfigError, match="method eagle needs a second model"):
+        other.resolve(512)
+    both = EngineConfig.parse({"speculative_config": NGRAM, "async_scheduling": True})
+    with pytest.raises(ConfigError, match="switch one of them off"):
+        both.resolve(512)
+
+
+def test_a_draft_model_takes_a_slot_for_every_seat() -> None:
+    drafter = {**NGRAM, "method": "draft_model"}
+    values = {"max_num_batched_tokens": 9, "max_num_seqs": 8, "speculative_config": drafter}
+    assert EngineConfig.parse(values).max_num_scheduled_tokens == 1
+    with pytest.raises(ConfigError, match="leaves none; raise it to 9 or more"):
+        EngineConfig.parse({**values, "max_num_batched_tokens": 8})

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.config import ConfigError, EngineConfig
+from engine.config import ConfigError, EngineConfig, SpeculativeConfig
 from engine.cuda_graph import CAPTURE_SIZES
 from engine.serve_command import (
     OPTIONS,
@@ -42,6 +42,13 @@ configs = st.builds(
     gpu_memory_utilization=st.floats(0.001, 1.0),
     kv_cache_memory_bytes=st.none() | st.integers(1, 2**50),
     seed=st.integers(0, 2**63 - 1),
+    speculative_config=st.none()
+    | st.builds(
+        SpeculativeConfig,
+        method=st.sampled_from(["ngram", "eagle"]),
+        num_speculative_tokens=st.integers(1, 16),
+        prompt_lookup_max=st.none() | st.integers(1, 9),
+    ),
 )
 
 
@@ -130,6 +137,7 @@ def test_defaults_that_are_left_out_are_vllms() -> None:
         "kv_cache_dtype": "auto",
         "enforce_eager": False,
         "seed": 0,
+        "speculative_config": None,
     }
 
 

@@ -9,6 +9,7 @@ import streamlit as st
 from engine.async_llm import AsyncLLM
 from engine.config import ConfigError
 from engine.serve_command import ReadCommand, cautions, read_command, serve_command
+from views.page.settings_fields import form_values
 from views.page.state import Fields
 from views.page.words import code, plain, sentence
 
@@ -49,7 +50,7 @@ def fill_form(llm: AsyncLLM, form: Fields) -> tuple[str, str]:
         found = read_command(text, llm.requested_config, llm.model.name)
     except ConfigError as error:
         return "error", plain(sentence(str(error).removeprefix("command: ")))
-    form.renew(found.config.model_dump())
+    form.renew(form_values(found.config))
     st.session_state[_LEFT_OUT] = _left_out(found)
     if not found.remarks:
         return "ok", "The form is filled from the command. Nothing is applied yet."

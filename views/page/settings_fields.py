@@ -10,9 +10,12 @@ import types
 from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin
 
-from engine.config import EngineConfig
+from engine.config import EngineConfig, SpeculativeConfig
 
 Kind = Literal["whole", "number", "switch", "choice"]
+
+_DRAFTER = "speculative_config"  # a table of settings, each a field here; no method: none of it
+_METHOD = f"{_DRAFTER}.method"
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Memory": (
@@ -35,6 +38,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "async_scheduling",
     ),
     "Execution": ("dtype", "kv_cache_dtype", "seed", "enforce_eager"),
+    "Speculation": tuple(f"{_DRAFTER}.{name}" for name in SpeculativeConfig.model_fields),
 }
 
 
@@ -61,11 +65,19 @@ _HELP = {
     "kv_cache_dtype": "Keys and values are rounded when they are written and widened when they are "
     "read: a block takes half the bytes of float32. float32 itself is there as auto, beside "
     "weights in float32.",
+    _METHOD: "The other methods need a second model, and none can be loaded here: the scheduler "
+    "alone knows what they take (`python -m engine.conformance`).",
 }
 
 
 # What stands in an empty field.
-_EMPTY = {"kv_cache_memory_bytes": "by utilization"}
+_EMPTY = {
+    "kv_cache_memory_bytes": "by utilization",
+    _METHOD: "off",
+    f"{_DRAFTER}.num_speculative_tokens": "none",
+    f"{_DRAFTER}.prompt_lookup_min": "as the other, or 5",
+    f"{_DRAFTER}.prompt_lookup_max": "as the other, or 5",
+}
 
 
 @dataclass(frozen=True)
@@ -85,14 +97,33 @@ def settings_by_group() -> dict[str, list[Setting]]:
     """Return every field of `EngineConfig` under its group, in the form's order."""
     placed = {name for names in GROUPS.values() for name in names}
     groups = dict(GROUPS)
-    rest = tuple(name for name in EngineConfig.model_fields if name not in placed)
+    names = form_values(EngineConfig())
+    rest = tuple(name for name in names if name not in placed)
     if rest:
         groups["More"] = rest
     return {title: [_setting(name) for name in names] for title, names in groups.items()}
 
 
+def form_values(config: EngineConfig) -> dict[str, Any]:
+    """Return what the form's fields hold for these settings; a table's are empty without it."""
+    values = config.model_dump()
+    table = values.pop(_DRAFTER) or {}
+    names = SpeculativeConfig.model_fields
+    return values | {f"{_DRAFTER}.{name}": table.get(name) for name in names}
+
+
+def form_settings(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that the fields of a whole form stand for."""
+    prefix = f"{_DRAFTER}."
+    table = {name.removeprefix(prefix): v for name, v in values.items() if name.startswith(prefix)}
+    settings = {name: value for name, value in values.items() if not name.startswith(prefix)}
+    return settings | {_DRAFTER: without_gaps(table) if table["method"] else None}
+
+
 def _setting(name: str) -> Setting:
-    field = EngineConfig.model_fields[name]
+    in_table = name.startswith(f"{_DRAFTER}.")
+    fields = SpeculativeConfig.model_fields if in_table else EngineConfig.model_fields
+    field = fields[name.removeprefix(f"{_DRAFTER}.")]
     kind, choices, optional = _kind(field.annotation)
     description = (field.description or "").replace("None: ", "empty: ")
     return Setting(
@@ -100,7 +131,7 @@ def _setting(name: str) -> Setting:
         kind,
         description,
         choices,
-        optional,
+        optional or in_table,
         _HELP.get(name),
         empty_text(name),
     )

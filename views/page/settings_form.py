@@ -11,7 +11,14 @@ from engine.config import ConfigError, EngineConfig
 from views.page import state
 from views.page.guard import guarded
 from views.page.settings_command import fill_form, settings_command
-from views.page.settings_fields import Setting, empty_text, settings_by_group, without_gaps
+from views.page.settings_fields import (
+    Setting,
+    empty_text,
+    form_settings,
+    form_values,
+    settings_by_group,
+    without_gaps,
+)
 from views.page.size_card import size_card
 from views.page.state import Fields, fields
 
@@ -68,9 +75,9 @@ def named(settings: dict[str, Any]) -> str:
 
 @guarded
 def _apply_form(llm: AsyncLLM) -> None:
-    now = llm.requested_config.model_dump()
+    now = form_values(llm.requested_config)
     typed = _fields(llm).values()
-    trouble = apply(llm, typed)
+    trouble = apply(llm, form_settings(typed))
     if trouble:
         st.session_state[_OUTCOME] = ("error", trouble)
         return
@@ -90,7 +97,7 @@ def _fill_form(llm: AsyncLLM) -> None:
 
 def _fields(llm: AsyncLLM) -> Fields:
     """Return the form's fields, with the engine's settings where these changed since."""
-    values = llm.requested_config.model_dump()
+    values = form_values(llm.requested_config)
     found = fields("settings", values)
     found.show(values)
     return found
@@ -104,8 +111,15 @@ def _field(shown: Fields, setting: Setting) -> None:
         case "switch":
             st.checkbox(label, first, key=key, help=setting.help)
         case "choice":
-            choices = setting.choices
-            st.selectbox(label, choices, choices.index(first), key=key, help=setting.help)
+            choices = (None, *setting.choices) if setting.optional else setting.choices
+            st.selectbox(
+                label,
+                choices,
+                choices.index(first),
+                format_func=lambda choice: choice or setting.empty,
+                key=key,
+                help=setting.help,
+            )
         case "whole":
             placeholder = setting.empty if setting.optional else None
             st.number_input(

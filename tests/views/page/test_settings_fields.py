@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from engine.config import EngineConfig
+import pytest
+
+from engine.config import EngineConfig, SpeculativeConfig
 from views.page import settings_fields
-from views.page.settings_fields import settings_by_group, without_gaps
+from views.page.settings_fields import form_settings, form_values, settings_by_group, without_gaps
 from views.page.settings_form import named
 
 
 def test_every_field_appears_once() -> None:
     names = [setting.name for group in settings_by_group().values() for setting in group]
-    assert sorted(names) == sorted(EngineConfig.model_fields)
+    drafter = [f"speculative_config.{name}" for name in SpeculativeConfig.model_fields]
+    assert sorted(names) == sorted({*EngineConfig.model_fields, *drafter} - {"speculative_config"})
     assert "More" not in settings_by_group()
 
 
 def test_a_field_in_no_group_is_not_lost(monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(settings_fields, "GROUPS", {"Memory": ("block_size",)})
     more = settings_by_group()["More"]
-    assert len(more) == len(EngineConfig.model_fields) - 1
+    assert len(more) == len(form_values(EngineConfig())) - 1
 
 
 def test_kinds_follow_the_types() -> None:
@@ -44,3 +47,19 @@ def test_settings_are_told_in_the_form_s_own_words() -> None:
     assert named({"enable_prefix_caching": False, "watermark": 0}) == (
         "enable_prefix_caching off, watermark 0"
     )
+
+
+@pytest.mark.parametrize(
+    "drafter", [None, SpeculativeConfig(method="ngram", num_speculative_tokens=3)]
+)
+def test_a_table_of_settings_is_there_and_back(drafter: SpeculativeConfig | None) -> None:
+    config = EngineConfig(speculative_config=drafter)
+    values = form_values(config)
+    assert not any(isinstance(value, dict) for value in values.values())
+    assert EngineConfig.parse(form_settings(values)) == config
+
+
+def test_without_a_method_the_rest_of_its_table_says_nothing() -> None:
+    values = form_values(EngineConfig()) | {"speculative_config.num_speculative_tokens": 3}
+    assert form_settings(values)["speculative_config"] is None
+    assert named({"speculative_config.method": None}) == "speculative_config.method off"
