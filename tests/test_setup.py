@@ -247,7 +247,8 @@ def test_browser_from_playwright_where_debian_has_none(
 
 def pins(name: str) -> dict[str, str]:
     lines = (line.strip() for line in (ROOT / name).read_text().splitlines())
-    wanted = [line for line in lines if line and not line.startswith(("#", "-"))]
+    needed = (line.partition(";")[0] for line in lines)  # on this platform or that
+    wanted = [line for line in needed if line and not line.startswith(("#", "-"))]
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in wanted)
     return dict(line.lower().split("==") for line in wanted)
 
