@@ -169,6 +169,10 @@ class EngineConfig(BaseModel):
         default="auto",
         description="of keys and values in the pool; auto: as the weights",
     )
+    attention_backend: Literal["auto", "torch"] = Field(
+        default="auto",
+        description="what computes attention; auto: the fastest that device and model allow",
+    )
     seed: int = Field(
         default=0,
         ge=0,

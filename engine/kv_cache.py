@@ -76,10 +76,18 @@ class KVCache:
 
     Block 0 is nobody's: where a captured graph has rows to spare, and while one is captured, K and
     V are written to it. No request's attention reads it.
+    `attention_backend` names what reads the others.
     """
 
-    def __init__(self, spec: KVCacheSpec, num_blocks: int, device: torch.device):
+    def __init__(
+        self,
+        spec: KVCacheSpec,
+        num_blocks: int,
+        device: torch.device,
+        attention_backend: str = "torch",
+    ):
         self.spec = spec
+        self.attention_backend = attention_backend
         self.num_blocks = num_blocks
         self.num_bytes = num_blocks * spec.bytes_per_block
         check_pool(spec, num_blocks, device)  # or the system kills us once the pages are touched

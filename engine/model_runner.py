@@ -58,7 +58,7 @@ from engine.outputs import (
     SchedulerOutput,
     TokenLogprobs,
 )
-from engine.paged_attention import PagedAttentionMetadata, check_pageable
+from engine.paged_attention import PagedAttentionMetadata, check_pageable, choose_backend
 from engine.sampler import (
     Sampled,
     Sampler,
@@ -121,7 +121,8 @@ class ModelRunner:
         self.trace = trace
         self.device = model.model.device
         spec = KVCacheSpec.of(model, config.block_size, kv_cache_dtype(model, config))
-        self.kv_cache = KVCache(spec, config.num_gpu_blocks, self.device)
+        attention_backend = choose_backend(model, config)
+        self.kv_cache = KVCache(spec, config.num_gpu_blocks, self.device, attention_backend)
         self.graphs = CapturedGraphs.of(model, self.kv_cache)
         self.dispatcher = CudagraphDispatcher(config, self.graphs)
         self.sampler = Sampler()

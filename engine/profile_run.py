@@ -26,7 +26,7 @@ from engine.kv_cache import KVCache, KVCacheSpec
 from engine.model_loader import LoadedModel
 from engine.model_loader.dtypes import kv_cache_dtype
 from engine.module_timer import ModuleTimer
-from engine.paged_attention import PagedAttentionMetadata
+from engine.paged_attention import PagedAttentionMetadata, choose_backend
 from engine.paged_attention.torch_backend import forget_workspaces
 from engine.sampler import Sampler, SamplingRow
 
@@ -72,6 +72,7 @@ class Kind(NamedTuple):
     block_size: int
     cache_dtype: torch.dtype
     enforce_eager: bool
+    attention_backend: str
 
 
 _profiles: WeakKeyDictionary[PreTrainedModel, dict[Kind, Profile]] = WeakKeyDictionary()
@@ -84,6 +85,7 @@ def profile_run(model: LoadedModel, config: EngineConfig) -> Profile:
         config.block_size,
         kv_cache_dtype(model, config),
         config.enforce_eager,
+        choose_backend(model, config),
     )
     known = _profiles.setdefault(model.model, {})
     if kind not in known:
@@ -99,7 +101,7 @@ def measure(model: LoadedModel, kind: Kind) -> Profile:
     (The whole batch for that would take as long again, which on a CPU can be a minute.)
     """
     spec = KVCacheSpec.of(model, kind.block_size, kind.cache_dtype)
-    kv_cache = KVCache(spec, 1, model.model.device)
+    kv_cache = KVCache(spec, 1, model.model.device, kind.attention_backend)
     run_once(model, made_up_inputs(kind._replace(batch=SMALLEST), model), kv_cache)
     inputs = made_up_inputs(kind, model)
     activations = peak_bytes(lambda: run_once(model, inputs, kv_cache), model.model.device)

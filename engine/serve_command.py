@@ -48,6 +48,7 @@ OPTIONS = (
     Option("kv_cache_dtype", "kv-cache-dtype", same_default=True),
     Option("enforce_eager", "enforce-eager", same_default=True),
     Option("speculative_config", "speculative-config", same_default=True),
+    Option("attention_backend", "attention-backend", same_default=True),
     Option("seed", "seed", same_default=True),
 )
 
@@ -68,6 +69,8 @@ _GRAPHS = (
 # What `auto` is here: every model is loaded so.
 _LOADED_DTYPE = "float32"
 _SAME_DTYPE = {"half": "float16", "float": "float32"}
+# Its name for a backend of ours; None: it has none like it, and chooses by itself.
+_BACKENDS = {"triton": "TRITON_ATTN", "torch": None, "numba": None, "triton-interpret": None}
 _HUB_IDS = {DEFAULT_MODEL: "HuggingFaceTB/SmolLM2-135M-Instruct"}
 
 _NO_EFFECT = "has no effect here"
@@ -150,6 +153,8 @@ def serve_command(config: EngineConfig, model: str) -> str:
         default = EngineConfig.model_fields[option.setting].default
         if option.setting == "dtype" and value == "auto":
             value = _LOADED_DTYPE
+        if option.setting == "attention_backend":
+            value = _BACKENDS.get(value, value)
         by_memory = option.setting == "num_gpu_blocks" and not value
         if value is not None and not by_memory and not (option.same_default and value == default):
             lines.append(_written(option.name, value))
@@ -179,6 +184,11 @@ def cautions(config: EngineConfig, model: str) -> tuple[str, ...]:
         found.append(
             f"block_size {config.block_size} is no multiple of 16: most of vLLM's attention "
             "backends refuse it."
+        )
+    if config.attention_backend != "auto" and _BACKENDS[config.attention_backend] is None:
+        found.append(
+            f"vLLM has no attention backend like {config.attention_backend}: it takes the one that "
+            "its device prefers. None of its decisions depends on that."
         )
     if config.scheduling_policy == "priority" and not config.cache_uncomputed_blocks:
         found.append(
@@ -379,6 +389,9 @@ def _value(setting: str, text: str) -> Any:
         return _json(setting, text)
     if setting == "dtype":
         return _SAME_DTYPE.get(text, text)
+    if setting == "attention_backend":
+        ours = {theirs: name for name, theirs in _BACKENDS.items() if theirs}
+        return ours.get(text.upper(), text)
     number = float if EngineConfig.model_fields[setting].annotation is float else int
     with suppress(ValueError):  # a number that is wrong is then named as one
         return number(text)

@@ -61,7 +61,8 @@ class RecordedGraph:
         rows = inputs.metadata.num_tokens
         self._input_ids.zero_()[:, :rows] = inputs.input_ids
         self._positions.zero_()[:, :rows] = inputs.positions
-        backend = make_backend(inputs.metadata.padded_to(self.size), self._input_ids.device)
+        padded, device = inputs.metadata.padded_to(self.size), self._input_ids.device
+        backend = make_backend(kv_cache.attention_backend, padded, device)
         spent = dict.fromkeys(KINDS, 0.0)
         spent["other"] = time.perf_counter() - began
         self._list.replay(backend, kv_cache.layers, spent)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,11 +20,18 @@ from transformers import AttentionInterface, PreTrainedModel
 from engine.kv_cache import KVCache, LayerKVCache
 from engine.model_loader import ModelError
 from engine.module_timer import ModuleTimer
+from engine.paged_attention.choice import (
+    BACKENDS,
+    AttentionBackend,
+    choose_backend,
+    make_backend,
+)
 from engine.paged_attention.metadata import AttentionOptions, PagedAttentionMetadata
 from engine.paged_attention.torch_backend import TorchPagedAttention
 
 __all__ = [
     "ATTENTION_NAME",
+    "BACKENDS",
     "AttentionBackend",
     "AttentionOptions",
     "ForwardContext",
@@ -32,28 +39,13 @@ __all__ = [
     "TorchPagedAttention",
     "attending_through_pages",
     "check_pageable",
+    "choose_backend",
     "make_backend",
     "make_context",
 ]
 
 # Transformers builds no masks for a name that is missing from its table of mask functions.
 ATTENTION_NAME = "glassbox_paged"
-
-
-class AttentionBackend(Protocol):
-    """One step's attention over the paged cache."""
-
-    name: str
-
-    def forward(
-        self,
-        layer: LayerKVCache,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        options: AttentionOptions,
-    ) -> Tensor:
-        """Write K and V, attend, return [rows, heads, dim]; see TorchPagedAttention."""
 
 
 @dataclass
@@ -142,11 +134,6 @@ def attending_through_pages(model: PreTrainedModel) -> Iterator[None]:
         config._attn_implementation, config.pad_token_id = before
 
 
-def make_backend(metadata: PagedAttentionMetadata, device: torch.device) -> AttentionBackend:
-    """The attention of one step over `metadata`'s batch."""
-    return TorchPagedAttention.of(metadata, device)
-
-
 def make_context(
     metadata: PagedAttentionMetadata,
     kv_cache: KVCache,
@@ -154,7 +141,8 @@ def make_context(
     device: torch.device,
 ) -> ForwardContext:
     """The context of one forward over `metadata`'s batch."""
-    return ForwardContext(make_backend(metadata, device), kv_cache, timer)
+    backend = make_backend(kv_cache.attention_backend, metadata, device)
+    return ForwardContext(backend, kv_cache, timer)
 
 
 AttentionInterface.register(ATTENTION_NAME, paged_attention)

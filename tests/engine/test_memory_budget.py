@@ -52,7 +52,7 @@ def error(model: LoadedModel, share: int = 1, **config: Any) -> str:
 
 
 def kind(tokens: int, requests: int = 8) -> Kind:
-    return Kind(Batch(tokens, requests), 16, torch.float32, enforce_eager=True)
+    return Kind(Batch(tokens, requests), 16, torch.float32, True, "torch")
 
 
 # --- the measurement ---------------------------------------------------------------------------

@@ -136,6 +136,7 @@ def test_defaults_that_are_left_out_are_vllms() -> None:
         "kv_cache_memory_bytes": None,
         "kv_cache_dtype": "auto",
         "enforce_eager": False,
+        "attention_backend": "auto",
         "seed": 0,
         "speculative_config": None,
     }
@@ -189,6 +190,7 @@ def test_commands_are_read_as_vllm_reads_them(text: str, settings: dict[str, Any
         ("vllm serve --dtype auto", "means float32 here"),
         ("vllm serve --dtype int8", "dtype: must be 'auto', 'float32', 'bfloat16' or 'float16'"),
         ("vllm serve --kv-cache-dtype fp8", "must be 'auto', 'float16' or 'bfloat16' (got 'fp8')"),
+        ("vllm serve --attention-backend FLASH_ATTN", "attention_backend: must be 'auto'"),
         ("vllm serve --trust_remote_code", "has no effect here"),
         ("vllm serve --compilation-config.mode 3", "has no effect here"),
         ("vllm serve -O3", "has no effect here"),
@@ -271,6 +273,13 @@ def test_any_text_is_read_or_refused(text: str) -> None:
             read(command)
         except ConfigError as error:
             assert str(error).startswith("command: ")
+
+
+def test_a_backend_that_vllm_lacks_has_no_option_and_a_caution() -> None:
+    config = EngineConfig(attention_backend="torch")
+    assert serve_command(config, MODEL) == serve_command(EngineConfig(), MODEL)
+    (caution,) = cautions(config, "Qwen/Qwen3-0.6B")
+    assert "no attention backend like torch" in caution
 
 
 def test_cautions_say_what_vllm_refuses() -> None:

@@ -37,7 +37,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "scheduler_reserve_full_isl",
         "async_scheduling",
     ),
-    "Execution": ("dtype", "kv_cache_dtype", "seed", "enforce_eager"),
+    "Execution": ("dtype", "kv_cache_dtype", "attention_backend", "seed", "enforce_eager"),
     "Speculation": tuple(f"{_DRAFTER}.{name}" for name in SpeculativeConfig.model_fields),
 }
 

@@ -1,0 +1,48 @@
+"""Which backend an engine has: chosen by its settings, refused by name, shown in its log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from engine.async_llm import AsyncLLM
+from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.events import AttentionRun, Event
+from engine.paged_attention import BACKENDS, choice, choose_backend
+from tests.engine.tiny_configs import tiny
+
+
+def runs(engine: AsyncLLM) -> set[str]:
+    """The backends of all steps of an engine that is given something to do."""
+    engine.submit([5, 6, 7], SamplingParams(temperature=0.0, max_tokens=3))
+    while engine.status.has_work:
+        engine.step()
+    events = (record for record in engine.trace.records if isinstance(record, Event))
+    return {event.facts.backend for event in events if isinstance(event.facts, AttentionRun)}
+
+
+def test_the_log_tells_the_backend_of_eager_and_replayed_steps(
+    make: Callable[..., AsyncLLM],
+) -> None:
+    assert runs(make(attention_backend="torch")) == {"torch"}
+
+
+def test_a_backend_that_cannot_is_refused_by_name_before_anything_is_built(
+    make: Callable[..., AsyncLLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = choice.Backend(BACKENDS["torch"].make, lambda asked: "is not there; set it to auto")
+    engine = make()
+    before = engine.trace
+    monkeypatch.setitem(BACKENDS, "torch", never)
+    with pytest.raises(ConfigError, match="attention_backend: torch is not there") as caught:
+        engine.reset(EngineConfig(attention_backend="torch"))
+    assert caught.value.field == "attention_backend"
+    assert engine.trace is before
+
+
+def test_auto_takes_the_first_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    never = choice.Backend(BACKENDS["torch"].make, lambda asked: "cannot")
+    monkeypatch.setitem(BACKENDS, "never", never)
+    monkeypatch.setitem(choice.PREFERRED, "cpu", ("never", "torch"))
+    assert choose_backend(tiny("llama"), EngineConfig()) == "torch"
