@@ -71,14 +71,14 @@ class TritonPagedAttention:
 
     def forward(
         self,
-        layer: LayerKVCache,
+        layer: LayerKVCache | Pages,
         query: Tensor,
         key: Tensor,
         value: Tensor,
         options: AttentionOptions,
     ) -> Tensor:
         """As `TorchPagedAttention.forward`."""
-        pages = Pages(*layer)
+        pages = Pages(layer.data, layer.scales)
         reshape_and_cache(pages, key, value, self.slot_mapping)
         heads, rows, dim = query.shape
         output = query.new_empty(rows, heads, dim)
