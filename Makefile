@@ -1,6 +1,6 @@
 # make run      the page at http://127.0.0.1:8501 (HOST=, PORT=, MODEL= to change that)
 # make setup    environment and model only
-# make test     formatting, types, every test (ARGS= goes to pytest)
+# make test     formatting, types, every test, two files at a time (ARGS= goes to pytest)
 # make bench    what is measured (ARGS= names of benchmarks), see benchmarks/README.md
 # make clean    removes the environment and all caches of this folder, not the downloaded model
 #
@@ -30,7 +30,7 @@ test: test-environment model
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy engine views lessons benchmarks
-	@.venv/bin/python -m pytest $(ARGS)
+	@.venv/bin/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 bench: test-environment model
 	@.venv/bin/python -m benchmarks $(ARGS)
