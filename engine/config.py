@@ -165,9 +165,11 @@ class EngineConfig(BaseModel):
         default="auto",
         description="of weights; auto: float32. In 16 bits a text may change with its batch",
     )
-    kv_cache_dtype: Literal["auto", "float16", "bfloat16"] = Field(
+    kv_cache_dtype: Literal[
+        "auto", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "int8_per_token_head"
+    ] = Field(
         default="auto",
-        description="of keys and values in the pool; auto: as the weights",
+        description="of keys and values in the pool; auto: as the weights; fp8: fp8_e4m3",
     )
     attention_backend: Literal["auto", "torch"] = Field(
         default="auto",

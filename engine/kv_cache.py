@@ -11,9 +11,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from engine.kv_quantization import FP8, dequantize, has_scales, quantize
 from engine.memory import check_pool, pool_too_large
 from engine.model_loader import LoadedModel
-from engine.sizing import kv_bytes_per_token
+from engine.sizing import SCALE_BYTES, kv_bytes_per_token
 
 
 class KVCacheSpec(NamedTuple):
@@ -40,9 +41,10 @@ class KVCacheSpec(NamedTuple):
 
     @property
     def bytes_per_token(self) -> int:
-        """K and V of one token over all layers."""
+        """K and V of one token over all layers, with their scales."""
+        scale_bytes = SCALE_BYTES if has_scales(self.dtype) else 0
         return kv_bytes_per_token(
-            self.num_layers, self.num_kv_heads, self.head_dim, self.dtype.itemsize
+            self.num_layers, self.num_kv_heads, self.head_dim, self.dtype.itemsize, scale_bytes
         )
 
     @property
@@ -67,8 +69,24 @@ class LayerKVCache(NamedTuple):
 
         A slot is block * block_size + offset.
         """
-        for part, states in zip(self.data.flatten(1, 2), (key, value), strict=True):
-            part.index_copy_(0, slots, states.transpose(0, 1).to(part.dtype))
+        for part, states in enumerate((key, value)):
+            data, scales = quantize(states.transpose(0, 1), self.data.dtype)
+            bits(self.data[part]).flatten(0, 1).index_copy_(0, slots, bits(data))
+            if self.scales is not None:
+                assert scales is not None
+                self.scales[part].flatten(0, 1).index_copy_(0, slots, scales)
+
+    def read(self, blocks: Tensor) -> Tensor:
+        """What these blocks hold, in order: [2, tokens, kv_heads, head_dim] fp32, of its own."""
+        data = self.data[:, blocks]
+        scales = None if self.scales is None else self.scales[:, blocks]
+        values = torch.empty(data.shape, dtype=torch.float32, device=data.device)
+        return dequantize(data, scales, values).flatten(1, 2)
+
+
+def bits(data: Tensor) -> Tensor:
+    """The same memory, as a dtype that can be copied by index: fp8 cannot."""
+    return data.view(torch.uint8) if data.dtype in FP8 else data
 
 
 class KVCache:
@@ -89,14 +107,17 @@ class KVCache:
         self.spec = spec
         self.attention_backend = attention_backend
         self.num_blocks = num_blocks
-        self.num_bytes = num_blocks * spec.bytes_per_block
         check_pool(spec, num_blocks, device)  # or the system kills us once the pages are touched
         shape = (2, num_blocks, spec.block_size, spec.num_kv_heads, spec.head_dim)
         try:
             # Zeros are pages that the system hands out on first use: an idle pool costs nothing.
             self.layers = tuple(
-                LayerKVCache(torch.zeros(shape, dtype=spec.dtype, device=device))
+                LayerKVCache(
+                    torch.zeros(shape, dtype=spec.dtype, device=device),
+                    torch.zeros(shape[:-1], device=device) if has_scales(spec.dtype) else None,
+                )
                 for _ in range(spec.num_layers)
             )
         except (RuntimeError, MemoryError):  # torch.OutOfMemoryError is a RuntimeError
             raise pool_too_large(spec, num_blocks, "more than is free", "set it lower") from None
+        self.num_bytes = sum(layer.nbytes for layer in self.layers)

@@ -19,12 +19,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from engine.config import ConfigError, describe
 
 GIB = 1 << 30
-DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1}
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1, "int8_per_token_head": 1}
+SCALE_BYTES = 4  # fp32: of each token and KV head, where the dtype has them
 
 
-def kv_bytes_per_token(num_layers: int, num_kv_heads: int, head_dim: int, dtype_bytes: int) -> int:
-    """K and V of one token over all layers."""
-    return 2 * num_layers * num_kv_heads * head_dim * dtype_bytes
+def kv_bytes_per_token(
+    num_layers: int, num_kv_heads: int, head_dim: int, dtype_bytes: int, scale_bytes: int = 0
+) -> int:
+    """K and V of one token over all layers; `scale_bytes` go to each token and KV head."""
+    return 2 * num_layers * num_kv_heads * (head_dim * dtype_bytes + scale_bytes)
 
 
 class CacheSize(NamedTuple):
@@ -173,7 +176,7 @@ class Deployment(BaseModel):
     dtype: Literal["bfloat16", "float16", "float32"] = Field(
         default="bfloat16", description="of weights and activations"
     )
-    kv_cache_dtype: Literal["auto", "fp8", "bfloat16", "float16"] = Field(
+    kv_cache_dtype: Literal["auto", "fp8", "int8_per_token_head", "bfloat16", "float16"] = Field(
         default="auto", description="of keys and values; auto: as the weights"
     )
     tensor_parallel_size: Literal[1, 2, 4, 8] = Field(
@@ -297,11 +300,13 @@ def per_token_part(deployment: Deployment, shape: Shape) -> Part:
     heads = max(1, shape.num_kv_heads // gpus)  # what cannot be split is kept by each
     dtype = deployment.kv_cache_dtype
     dtype_bytes = DTYPE_BYTES[deployment.dtype if dtype == "auto" else dtype]
+    scale_bytes = SCALE_BYTES if dtype.endswith("_per_token_head") else 0
+    head = f"{shape.head_dim} × {dtype_bytes}"
     return Part(
         "KV bytes a token",
-        kv_bytes_per_token(shape.num_layers, heads, shape.head_dim, dtype_bytes),
-        f"2 (K and V) × {shape.num_layers} layers × {heads} KV heads × {shape.head_dim} × "
-        f"{dtype_bytes} bytes",
+        kv_bytes_per_token(shape.num_layers, heads, shape.head_dim, dtype_bytes, scale_bytes),
+        f"2 (K and V) × {shape.num_layers} layers × {heads} KV heads × "
+        + (f"({head} + {scale_bytes} of a scale) bytes" if scale_bytes else f"{head} bytes"),
     )
 
 

@@ -38,17 +38,29 @@ def kv_cache_dtype(model: LoadedModel, config: EngineConfig) -> torch.dtype:
     return weights_dtype(model, config) if name == "auto" else by_name(name)
 
 
+# What settings call otherwise than torch does; vLLM's names (`CacheDType` in
+# `vllm/config/cache.py`), of which the last for a dtype is the one that logs have.
+_TORCH_NAMES = {
+    "fp8": "float8_e4m3fn",
+    "fp8_e4m3": "float8_e4m3fn",
+    "fp8_e5m2": "float8_e5m2",
+    "int8_per_token_head": "int8",
+}
+_NAMES = {torch_name: name for name, torch_name in _TORCH_NAMES.items()}
+
+
 def by_name(name: str) -> torch.dtype:
     """`float16` as torch has it."""
     import torch
 
-    dtype: torch.dtype = getattr(torch, name)
+    dtype: torch.dtype = getattr(torch, _TORCH_NAMES.get(name, name))
     return dtype
 
 
 def dtype_name(dtype: torch.dtype) -> str:
     """A dtype as settings and logs call it."""
-    return str(dtype).removeprefix("torch.")
+    name = str(dtype).removeprefix("torch.")
+    return _NAMES.get(name, name)
 
 
 def in_dtype(model: LoadedModel, config: EngineConfig) -> LoadedModel:

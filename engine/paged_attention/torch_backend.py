@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from engine.kv_cache import LayerKVCache
+from engine.kv_quantization import dequantize
 from engine.paged_attention.metadata import AttentionOptions, PagedAttentionMetadata
 
 # Decodes share a call while the longest has at most this many times the pages of the shortest:
@@ -257,14 +258,14 @@ def gather(
     They have the dtype of `like` and lie in a workspace that the next call overwrites. Fresh memory
     each time would be four times slower: the system zeroes it page by page.
     """
-    cache = layer.data
-    tail = cache.shape[2:]  # block_size, kv_heads, dim
+    tail = layer.data.shape[2:]  # block_size, kv_heads, dim
     shape = (2, pages.numel(), *tail)
-    space = workspace(math.prod(shape), cache).view(shape)
+    space = workspace(math.prod(shape), layer.data).view(shape)
     for part in range(2):
-        torch.index_select(cache[part], 0, pages, out=space[part])
-    if like.dtype != cache.dtype:  # attention computes in the dtype of the queries
-        space = workspace(space.numel(), like).view(shape).copy_(space)
+        torch.index_select(layer.data[part], 0, pages, out=space[part])
+    if like.dtype != space.dtype:  # attention computes in the dtype of the queries
+        scales = None if layer.scales is None else layer.scales[:, pages]
+        space = dequantize(space, scales, workspace(space.numel(), like).view(shape))
     keys, values = space.view(2, batch, -1, *tail[1:])[:, :, :length].transpose(2, 3)
     return keys, values
 

@@ -13,9 +13,10 @@ from engine.async_llm import AsyncLLM, Submission
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.events import Event, GraphReplayed, KVWritten, PagesRead, WeightsRead
 from engine.kv_cache import KVCache, KVCacheSpec, LayerKVCache
+from engine.kv_quantization import dequantize, quantize
 from engine.memory_budget import size_memory
 from engine.model_loader import LoadedModel
-from engine.model_loader.dtypes import in_dtype, kv_cache_dtype
+from engine.model_loader.dtypes import by_name, in_dtype, kv_cache_dtype
 from engine.module_timer import ModuleTimer
 from engine.sessions import POOL_SHARE
 from engine.trace import Trace
@@ -29,6 +30,7 @@ from tests.engine.test_paged_attention import (
 from tests.engine.tiny_configs import plain_logits, tiny
 
 HALVES = ["bfloat16", "float16"]
+QUANTIZED = ["fp8_e4m3", "fp8_e5m2", "int8_per_token_head"]
 
 
 def paged_in(model: LoadedModel, config: EngineConfig) -> PagedSequences:
@@ -48,6 +50,9 @@ def paged_in(model: LoadedModel, config: EngineConfig) -> PagedSequences:
         ("auto", "bfloat16", 1e-4, 0.01),
         ("auto", "float16", 1e-5, 0.001),
         ("bfloat16", "float16", 1e-3, 0.04),
+        ("auto", "int8_per_token_head", 1e-4, 0.03),
+        ("auto", "fp8_e4m3", 1e-3, 0.1),
+        ("bfloat16", "fp8_e5m2", 1e-3, 0.2),
     ],
 )
 def test_logits_are_close_to_fp32_and_not_the_same(
@@ -61,14 +66,14 @@ def test_logits_are_close_to_fp32_and_not_the_same(
     assert least < error < most
 
 
-@pytest.mark.parametrize("cache", HALVES)
-def test_a_cache_of_16_bits_is_one_of_fp32_that_holds_rounded_values(cache: str) -> None:
+@pytest.mark.parametrize("cache", [*HALVES, *QUANTIZED])
+def test_a_narrow_cache_is_one_of_fp32_that_holds_rounded_values(cache: str) -> None:
     """Cast at the write and upcast at the read, and nothing else is rounded."""
     model = tiny("llama")
     config = EngineConfig.parse({"kv_cache_dtype": cache})
     wide = PagedSequences(model, LENGTHS)
     wide.cache.layers = tuple(
-        LayerKVCache(Rounding.of(layer.data, getattr(torch, cache))) for layer in wide.cache.layers
+        LayerKVCache(Rounding.of(layer.data, by_name(cache))) for layer in wide.cache.layers
     )
     narrow = paged_in(model, config)
     for one, other in zip(narrow.run(), wide.run(), strict=True):
@@ -87,7 +92,8 @@ class Rounding(torch.Tensor):
         return made
 
     def index_copy_(self, dim, index, source):  # type: ignore[no-untyped-def]
-        rounded = source.to(Rounding.narrow).to(self.dtype)
+        source = source.contiguous()
+        rounded = dequantize(*quantize(source, Rounding.narrow), torch.empty_like(source))
         return self.as_subclass(torch.Tensor).index_copy_(dim, index, rounded)
 
 
@@ -202,6 +208,9 @@ def test_a_session_may_have_twice_the_blocks_of_half_the_bytes(
 
     assert size(num_gpu_blocks=128, kv_cache_dtype="bfloat16") == 128
     assert size(num_gpu_blocks=128, dtype="float16") == 128
+    assert size(num_gpu_blocks=256, kv_cache_dtype="fp8") == 256
+    with pytest.raises(ConfigError, match="num_gpu_blocks 256 needs"):  # of the scales
+        size(num_gpu_blocks=256, kv_cache_dtype="int8_per_token_head")
     with pytest.raises(ConfigError, match="num_gpu_blocks 128 needs"):
         size(num_gpu_blocks=128)
     with pytest.raises(ConfigError, match="num_gpu_blocks 129 needs"):
@@ -210,13 +219,14 @@ def test_a_session_may_have_twice_the_blocks_of_half_the_bytes(
 
 def test_captured_graphs_serve_pools_of_every_dtype(tiny_model: LoadedModel) -> None:
     """One recorded list of a model, over pools of its own dtype and of others."""
-    for dtype in ("auto", *HALVES):
-        for cache in ("auto", *HALVES):
-            precision = {"dtype": dtype, "kv_cache_dtype": cache}
-            eager, none = tokens_of(tiny_model, {**precision, "enforce_eager": True})
-            replayed, some = tokens_of(tiny_model, precision)
-            assert (replayed, none) == (eager, 0), precision
-            assert some > 0, precision
+    pairs = [("auto", cache) for cache in ("auto", *HALVES, *QUANTIZED)]
+    pairs += [("bfloat16", "auto"), ("bfloat16", "fp8"), ("float16", "bfloat16")]
+    for dtype, cache in pairs:
+        precision = {"dtype": dtype, "kv_cache_dtype": cache}
+        eager, none = tokens_of(tiny_model, {**precision, "enforce_eager": True})
+        replayed, some = tokens_of(tiny_model, precision)
+        assert (replayed, none) == (eager, 0), precision
+        assert some > 0, precision
 
 
 def tokens_of(model: LoadedModel, settings: dict[str, Any]) -> tuple[list[list[int]], int]:

@@ -38,7 +38,7 @@ configs = st.builds(
     scheduler_reserve_full_isl=st.booleans(),
     enforce_eager=st.booleans(),
     dtype=st.sampled_from(["float32", "bfloat16", "float16"]),
-    kv_cache_dtype=st.sampled_from(["auto", "bfloat16", "float16"]),
+    kv_cache_dtype=st.sampled_from(["auto", "bfloat16", "fp8_e5m2", "int8_per_token_head"]),
     gpu_memory_utilization=st.floats(0.001, 1.0),
     kv_cache_memory_bytes=st.none() | st.integers(1, 2**50),
     seed=st.integers(0, 2**63 - 1),
@@ -167,6 +167,7 @@ def test_defaults_that_are_left_out_are_vllms() -> None:
         ),
         ("vllm serve -cc.cudagraph_mode=FULL_DECODE_ONLY", {}),
         ("vllm serve --dtype float", {"dtype": "float32"}),
+        ("vllm serve --kv-cache-dtype fp8", {"kv_cache_dtype": "fp8"}),
     ],
 )
 def test_commands_are_read_as_vllm_reads_them(text: str, settings: dict[str, Any]) -> None:
@@ -189,8 +190,8 @@ def test_commands_are_read_as_vllm_reads_them(text: str, settings: dict[str, Any
         ("vllm serve -tp 2", "one process on one device"),
         ("vllm serve --dtype auto", "means float32 here"),
         ("vllm serve --dtype int8", "dtype: must be 'auto', 'float32', 'bfloat16' or 'float16'"),
-        ("vllm serve --kv-cache-dtype fp8", "must be 'auto', 'float16' or 'bfloat16' (got 'fp8')"),
         ("vllm serve --attention-backend FLASH_ATTN", "attention_backend: must be 'auto'"),
+        ("vllm serve --kv-cache-dtype nvfp4", "or 'int8_per_token_head' (got 'nvfp4')"),
         ("vllm serve --trust_remote_code", "has no effect here"),
         ("vllm serve --compilation-config.mode 3", "has no effect here"),
         ("vllm serve -O3", "has no effect here"),

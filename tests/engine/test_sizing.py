@@ -59,6 +59,9 @@ def test_kv_bytes_a_token_are_the_published_models(model: str, golden: int) -> N
     assert kv_bytes_per_token(shape.num_layers, *heads, 2) == golden
     in_fp8 = sized(model=model, card="H200", kv_cache_dtype="fp8")
     assert in_fp8.bytes_per_token.num_bytes == golden // 2
+    in_int8 = sized(model=model, card="H200", kv_cache_dtype="int8_per_token_head")
+    scales = 2 * shape.num_layers * shape.num_kv_heads * 4  # fp32: one of each K and each V
+    assert in_int8.bytes_per_token.num_bytes == golden // 2 + scales
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,10 @@ _HELP = {
     "CPU without float16 arithmetic, prompts take far longer in it than in float32 (3 to 12 times, "
     "measured).",
     "kv_cache_dtype": "Keys and values are rounded when they are written and widened when they are "
-    "read: a block takes half the bytes of float32. float32 itself is there as auto, beside "
-    "weights in float32.",
+    "read. Of a token's bytes in float32, 16 bits take a half and fp8 a quarter; "
+    "int8_per_token_head also has a scale of 4 bytes for each token and KV head. float32 itself is "
+    "there as auto, beside weights in float32. What the rounding does to a request is measured in "
+    "the view Virtual KV Cache Allocation.",
     _METHOD: "The other methods need a second model, and none can be loaded here: the scheduler "
     "alone knows what they take (`python -m engine.conformance`).",
 }

@@ -51,7 +51,9 @@ def _choices() -> dict[str, Any]:
     with columns[1]:
         model = _choice("model", tuple(SHAPES), index=tuple(SHAPES).index(default.model))
         dtype = _choice("dtype", ("bfloat16", "float16", "float32"))
-        cache_dtype = _choice("kv_cache_dtype", ("auto", "fp8", "bfloat16", "float16"))
+        cache_dtype = _choice(
+            "kv_cache_dtype", ("auto", "fp8", "int8_per_token_head", "bfloat16", "float16")
+        )
     with columns[2]:
         found = {
             name: _number(name)
