@@ -23,6 +23,7 @@ from engine.events import (
 from engine.outputs import EngineCoreOutput, ModelRunnerOutput, SchedulerOutput
 from engine.request import FinishReason, Request, RequestStatus
 from engine.scheduler import Scheduler, drop_from
+from engine.speculative_scheduler import SpeculativeScheduler
 from engine.state import StateRecorder, diff
 from engine.trace import Changes, State, Trace, merge_patch
 
@@ -93,8 +94,6 @@ class OutputSink(Protocol):
 class EngineCore:
     """Owner of scheduler and runner; all calls come from one thread."""
 
-    scheduler_type: type[Scheduler] = Scheduler
-
     def __init__(
         self,
         config: EngineConfig,
@@ -126,6 +125,11 @@ class EngineCore:
             Phase.OUTPUT: self._emit,
         }
         trace.header = trace.header.model_copy(update={"state": self.state()})
+
+    @property
+    def scheduler_type(self) -> type[Scheduler]:
+        """The kind of scheduler that this engine has."""
+        return SpeculativeScheduler if self.config.speculative_config else Scheduler
 
     # -- the step -------------------------------------------------------------------------------
 

@@ -144,6 +144,34 @@ class LastTokenNeeded(NamedTuple):
     limit: int
 
 
+class LastHitGivenUp(NamedTuple):
+    """The content of this logical block is cached, and is computed again all the same.
+
+    The drafter (eagle) works on what the model makes of the last tokens, which no cache keeps: the
+    last block that hits is always given up, the end of the prompt or not.
+    """
+
+    block: int
+
+
+class PaddedToUniform(NamedTuple):
+    """The one token that is wanted comes with as many made-up drafts as others may have.
+
+    Every request of the step is a decode then, of the same number of rows: a graph fits them all.
+    """
+
+    num_speculative_tokens: int
+
+
+class PaddingDoesNotFit(NamedTuple):
+    """The one token would fit; with its padding it is too much, and so it waits."""
+
+    wants: int  # padding included
+    budget_left: int
+    num_computed_tokens: int
+    max_model_len: int
+
+
 class FreeQueueHead(NamedTuple):
     """The block was first in the free queue."""
 
@@ -286,6 +314,9 @@ Reason = (
     | FirstMiss
     | BlockNotFull
     | LastTokenNeeded
+    | LastHitGivenUp
+    | PaddedToUniform
+    | PaddingDoesNotFit
     | FreeQueueHead
     | BlockFilled
     | NeverComputed
@@ -489,6 +520,36 @@ class RequestScheduled(NamedTuple):
     num_computed_tokens: int  # before this step
     num_known_tokens: int  # prompt and output so far
     budget_left: int  # after it
+
+
+@at("scheduler")
+class DraftsScheduled(NamedTuple):
+    """Drafts are the last of the tokens that a request got; what was cut of them is lost."""
+
+    request: str
+    tokens: tuple[int, ...]  # -1: padding
+    cut: int  # drafts that did not get in
+
+
+@at("scheduler")
+class DraftsDropped(NamedTuple):
+    """A preempted request lost its drafts; it will resume without."""
+
+    request: str
+    num_drafts: int
+
+
+@at("scheduler")
+class DraftsSettled(NamedTuple):
+    """The model has judged a request's drafts: as many tokens as it rejected count no more.
+
+    They counted as computed since they were scheduled. Their blocks stay with the request.
+    """
+
+    request: str
+    num_drafts: int
+    num_accepted: int
+    num_computed_tokens: int  # after it
 
 
 @at("scheduler")
@@ -797,6 +858,9 @@ Facts = (
     | BlocksLeftUncomputed
     | BlocksFreed
     | RequestScheduled
+    | DraftsScheduled
+    | DraftsDropped
+    | DraftsSettled
     | RequestPassedOver
     | RequestPreempted
     | AdmissionStopped

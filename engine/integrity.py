@@ -224,9 +224,9 @@ def check_tokens(request: Request, report: Report) -> None:
     """A token must be known, or come from a batch in flight, before its KV can be computed."""
     report.checked["tokens"] += 1
     key, computed = request.request_id, request.num_computed_tokens
-    known = request.num_tokens + request.num_output_placeholders
+    known = request.num_tokens + request.num_output_placeholders + request.num_draft_tokens
     if not 0 <= computed <= known:
-        message = f"{key} has computed {computed} of {known} tokens known or in flight"
+        message = f"{key} has computed {computed} of {known} tokens known, drafted or in flight"
         report.broken("tokens", message, None, key)
 
 

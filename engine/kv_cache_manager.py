@@ -24,6 +24,7 @@ from engine.events import (
     DoesNotFit,
     FirstMiss,
     Fits,
+    LastHitGivenUp,
     LastTokenNeeded,
     NeverComputed,
     PrefixLookedUp,
@@ -39,6 +40,10 @@ class KVCacheManager:
     def __init__(self, config: EngineConfig, trace: Trace):
         self.block_size = config.block_size
         self.enable_caching = config.enable_prefix_caching
+        drafter = config.speculative_config
+        self.num_lookahead_tokens = drafter.num_lookahead_tokens if drafter else 0
+        self.gives_up_last_hit = drafter is not None and drafter.method == "eagle"
+        self.max_model_len = config.max_model_len
         self.watermark_blocks = int(config.watermark * config.num_gpu_blocks)
         self.trace = trace
         self.block_pool = BlockPool(config.num_gpu_blocks, trace)
@@ -64,6 +69,8 @@ class KVCacheManager:
             if block is None:
                 break
             hits.append(block)
+        if self.gives_up_last_hit and hits:
+            hits.pop()
         self._log_lookup(request, hits, limit)
         return hits
 
@@ -86,7 +93,10 @@ class KVCacheManager:
     def _end_of_walk(self, request: Request, block: int, limit: int) -> Reason:
         """Why the logical block `block` is the first that did not hit."""
         if block < limit:
-            return FirstMiss(block, short_hash(request.block_hashes[block]))
+            block_hash = request.block_hashes[block]
+            if self.gives_up_last_hit and self.block_pool.get_cached_block(block_hash):
+                return LastHitGivenUp(block)
+            return FirstMiss(block, short_hash(block_hash))
         rest = request.num_tokens - limit * self.block_size
         if rest < self.block_size:
             return BlockNotFull(block, rest)
@@ -110,7 +120,7 @@ class KVCacheManager:
         """
         held = len(self.req_to_blocks.get(request.request_id, ())) + len(hits)
         num_tokens = request.num_computed_tokens + len(hits) * self.block_size + num_new_tokens
-        needs = -(-num_tokens // self.block_size) - held
+        needs = -(-self._with_lookahead(num_tokens) // self.block_size) - held
         new_blocks: list[KVCacheBlock] = []
         if needs > 0 or reserve:
             most = max(needs, -(-reserve // self.block_size) - held)
@@ -128,6 +138,12 @@ class KVCacheManager:
         if self.enable_caching:
             self.cache_blocks(request, min(num_tokens, request.num_tokens))
         return new_blocks
+
+    def _with_lookahead(self, num_tokens: int) -> int:
+        """Slots for so many tokens, and those into which the drafter will write its own."""
+        if not self.num_lookahead_tokens or self.max_model_len is None:
+            return num_tokens
+        return min(num_tokens + self.num_lookahead_tokens, self.max_model_len)
 
     def _take_hits(self, request: Request, hits: Sequence[KVCacheBlock]) -> None:
         taken = self.block_pool.touch(hits)

@@ -37,9 +37,11 @@ class Request:
         "eos_token_ids",
         "finish_reason",
         "hit_tokens",
+        "is_prefill_chunk",
         "next",
         "num_cached_tokens",
         "num_computed_tokens",
+        "num_draft_tokens",
         "num_output_placeholders",
         "num_preemptions",
         "num_prompt_tokens",
@@ -78,6 +80,8 @@ class Request:
         self.num_computed_tokens = 0  # with those of batches in flight
         self.num_output_placeholders = 0  # tokens that batches in flight will deliver
         self.spec_token_ids: list[int] = []  # drafted for its next step; no tokens of it yet
+        self.num_draft_tokens = 0  # in the step under way, counted as computed
+        self.is_prefill_chunk = False  # with its last step, known tokens were left to compute
         self.async_tokens_to_discard = 0  # in flight and void: the cache was reset
         self.num_preemptions = 0
         self.hit_tokens = 0  # prefix hit at the latest admission

@@ -8,7 +8,7 @@ wants (known tokens - computed tokens), which for a decode is one.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from engine.block_pool import KVCacheBlock, block_ids
 from engine.config import EngineConfig
@@ -71,6 +71,21 @@ class Counters:
     prompt_tokens: int = 0
     generation_tokens: int = 0
     requests_finished: int = 0
+    num_drafts: int = 0  # requests that had drafts verified, once a step
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0  # of these
+    num_accepted_tokens_per_pos: list[int] = field(default_factory=list)  # by place in the draft
+
+    def count_drafts(self, num_draft_tokens: int, num_accepted_tokens: int) -> None:
+        """Count one request's drafts of a step, padding included, as vLLM does."""
+        self.num_drafts += 1
+        self.num_draft_tokens += num_draft_tokens
+        self.num_accepted_tokens += num_accepted_tokens
+        by_place = list(self.num_accepted_tokens_per_pos)
+        by_place += [0] * (num_draft_tokens - len(by_place))
+        for place in range(num_accepted_tokens):
+            by_place[place] += 1
+        self.num_accepted_tokens_per_pos = by_place  # a new one: the log has the old one
 
 
 class Scheduler:
@@ -157,7 +172,7 @@ class Scheduler:
 
     def schedule(self) -> SchedulerOutput:
         """Decide one step: running requests first, then waiting ones."""
-        self._budget = self.config.max_num_batched_tokens
+        self._budget = self.config.max_num_scheduled_tokens
         self._scheduled = {}
         self._preempted = 0
         self._given_nothing.clear()
@@ -200,6 +215,9 @@ class Scheduler:
     def _share(self, request: Request, num_computed: int) -> tuple[int, Reason]:
         """How many tokens a request gets now, and what limits them."""
         wanted = request.num_tokens + request.num_output_placeholders - num_computed
+        return self._limit(wanted, num_computed)
+
+    def _limit(self, wanted: int, num_computed: int) -> tuple[int, Reason]:
         threshold = self.config.long_prefill_token_threshold or wanted
         room = self.max_model_len - 1 - num_computed
         if wanted <= self._budget and wanted <= threshold and wanted <= room:
@@ -296,6 +314,8 @@ class Scheduler:
         hits = self._look_up(request)
         hit_tokens = len(hits) * self.config.block_size
         num_tokens, reason = self._share(request, hit_tokens)
+        if num_tokens == 0:
+            return reason
         if isinstance(reason, BudgetLeft) and not self.config.enable_chunked_prefill:
             return ChunkingOff(reason.wanted, self._budget)
         new_blocks = self._allocate_for_admission(request, num_tokens, hits)
@@ -371,13 +391,13 @@ class Scheduler:
         """The step's decisions as the runner gets them; from here on its tokens count as done."""
         decode_tokens = 0
         for request, entry in self._scheduled.items():
-            decode_tokens += is_decode(request)
+            decode_tokens += entry.num_tokens if is_decode(request) else 0
             request.num_computed_tokens += entry.num_tokens
             self.progressed[request] = None
         first = self.running.head
         output = SchedulerOutput(
             tuple(self._scheduled.values()),
-            self.config.max_num_batched_tokens - self._budget,
+            self.config.max_num_scheduled_tokens - self._budget,
             self.kv_cache_manager.num_common_prefix_blocks(first) if first else 0,
             tuple(self.preempted_req_ids),
             tuple(self.finished_req_ids),
@@ -455,6 +475,8 @@ class Scheduler:
                 finish_reason, reason = stop
                 stop_reason = token if isinstance(reason, StopToken) else None
                 self._finish(request, finish_reason, stop_reason, reason)
+                for unwanted in tokens[count:]:
+                    self.trace.event(TokenDropped(key, unwanted))
                 return EngineCoreOutput(key, tokens[:count], finish_reason, stop_reason)
         return EngineCoreOutput(key, tokens, None, None)
 
@@ -497,7 +519,7 @@ class Scheduler:
 
 
 def is_decode(request: Request) -> bool:
-    """Whether the one token it wants is the one it sampled last; all else is prefill."""
+    """Whether the one known token it lacks is the one it sampled last; all else is prefill."""
     placeholders = request.num_output_placeholders
     wanted = request.num_tokens + placeholders - request.num_computed_tokens
     return wanted == 1 and request.num_output_tokens + placeholders > 0

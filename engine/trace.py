@@ -34,7 +34,7 @@ from engine.events import (
 )
 from engine.why import Why, why
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 MAX_RECORDS = 100_000  # beyond it the oldest are folded into the base state
 
 # As `Event(...)`, which takes twice as long; a step makes hundreds.

@@ -25,6 +25,7 @@ _OUTPUTS = "vllm/v1/engine/output_processor.py"
 _INPUTS = "vllm/v1/engine/input_processor.py"
 
 _SCHEDULE = Symbol(_SCHEDULER, "Scheduler.schedule", 425, 1191)
+_UPDATE = Symbol(_SCHEDULER, "Scheduler.update_from_output", 1589, 1960)
 _FINISH = Symbol(_SCHEDULER, "Scheduler.finish_requests", 2144, 2205)
 _ALLOCATE = Symbol(_MANAGER, "KVCacheManager.allocate_slots", 283, 504)
 
@@ -45,6 +46,9 @@ DECIDED_BY: dict[str, Symbol] = {
     "blocks_left_uncomputed": _SCHEDULE,
     "blocks_freed": Symbol(_POOL, "BlockPool.free_blocks", 719, 740),
     "request_scheduled": _SCHEDULE,
+    "drafts_scheduled": _SCHEDULE,
+    "drafts_dropped": Symbol(_SCHEDULER, "Scheduler._preempt_request", 1212, 1234),
+    "drafts_settled": _UPDATE,
     "request_passed_over": _SCHEDULE,
     "request_preempted": _SCHEDULE,
     "request_preempted reset_requested": Symbol(
@@ -52,7 +56,7 @@ DECIDED_BY: dict[str, Symbol] = {
     ),
     "admission_stopped": _SCHEDULE,
     "admission_stopped does_not_fit": _ALLOCATE,
-    "token_dropped": Symbol(_SCHEDULER, "Scheduler.update_from_output", 1589, 1960),
+    "token_dropped": _UPDATE,
     "request_finished": Symbol("vllm/v1/core/sched/utils.py", "check_stop", 94, 130),
     "request_finished stop_string": Symbol(_OUTPUTS, "OutputProcessor.process_outputs", 586, 708),
     "request_finished client_aborted": _FINISH,

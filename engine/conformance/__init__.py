@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.conformance.cycles import AsyncConformance
+from engine.conformance.drafts import SpeculativeConformance
 from engine.conformance.steps import Conformance
 from engine.conformance.workload import EOS_TOKEN_ID, Workload, WorkloadError, load_workload
 
@@ -19,8 +20,10 @@ __all__ = [
     "EOS_TOKEN_ID",
     "AsyncConformance",
     "Conformance",
+    "SpeculativeConformance",
     "Workload",
     "WorkloadError",
+    "driver_of",
     "load_workload",
     "run",
 ]
@@ -34,17 +37,13 @@ def run(path: Path) -> Iterator[dict[str, Any]]:
     That may turn out only at a later line.
     """
     workload, digest = load_workload(path)
-    driver: Conformance | AsyncConformance
-    if workload.config.async_scheduling:
-        driver, counted = AsyncConformance(workload), "lines"
-    else:
-        driver, counted = Conformance(workload), "steps"
+    driver = driver_of(workload)
     yield {
         "trace_schema": TRACE_SCHEMA,
         "workload": workload.name,
         "workload_sha256": digest,
         "engine": driver.engine,
-        "config": workload.config.model_dump(),
+        "config": workload.config.described(),
     }
     count = 0
     try:
@@ -53,4 +52,13 @@ def run(path: Path) -> Iterator[dict[str, Any]]:
             yield record
     except WorkloadError as error:
         raise WorkloadError(f"{path}: {error}") from None
+    counted = "lines" if workload.config.async_scheduling else "steps"
     yield {"end": True, counted: count, "requests": driver.summary()}
+
+
+def driver_of(workload: Workload) -> Conformance | AsyncConformance:
+    """What drives a workload: it may be asynchronous, or have drafts."""
+    if workload.config.async_scheduling:
+        return AsyncConformance(workload)
+    speculates = workload.config.num_speculative_tokens is not None
+    return SpeculativeConformance(workload) if speculates else Conformance(workload)

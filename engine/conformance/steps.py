@@ -74,9 +74,11 @@ class Conformance(Driver):
 
     def __init__(self, workload: Workload, cache_uncomputed_blocks: bool = True):
         super().__init__(workload, cache_uncomputed_blocks)
-        runner = FormulaRunner(self.sampler)
-        self.core = EngineCore(self.config, runner, self.trace)
+        self.core = EngineCore(self.config, self._runner(), self.trace)
         self.scheduler = self.core.scheduler
+
+    def _runner(self) -> Runner:
+        return FormulaRunner(self.sampler)
 
     # -- driving --------------------------------------------------------------------------------
 
@@ -114,8 +116,7 @@ class Conformance(Driver):
         record.update(self._describe_queues())
         record["free_scheduled"] = self.pool.get_num_free_blocks()
         self._run_to(Phase.UPDATE)
-        sampled = self.core.sampled.sampled_token_ids
-        record["sampled"] = {key: token for key, (token,) in sampled.items()}
+        record["sampled"] = self._describe_sampled(self.core.sampled.sampled_token_ids)
         record["aborted_during"] = self._abort(step, "during")
         before_update = len(self.trace.records)
         self.core.step()
@@ -136,6 +137,9 @@ class Conformance(Driver):
         return self.core.reset_prefix_cache(reset_running_requests)
 
     # -- describing -----------------------------------------------------------------------------
+
+    def _describe_sampled(self, sampled: dict[str, tuple[int, ...]]) -> Line:
+        return {key: token for key, (token,) in sampled.items()}
 
     def _describe_end(self, seen: int, before_update: int) -> Line:
         return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -12,6 +12,9 @@ from engine.config import ConfigError, EngineConfig, SamplingParams, TokenId, de
 
 EOS_TOKEN_ID = 2
 MAX_STEPS = 100_000
+
+# Of a workload's config, what there is only with drafts.
+SPECULATION = ("num_speculative_tokens", "spec_method", "accept", "draft_len")
 
 Step = Annotated[int, Field(ge=0, lt=MAX_STEPS)]
 
@@ -37,11 +40,32 @@ class WorkloadConfig(BaseModel):
     watermark: float = 0.0
     scheduler_reserve_full_isl: bool = True
     async_scheduling: bool = False
+    # With drafts: how many, for what kind of drafter, and how `Drafter` makes them.
+    num_speculative_tokens: int | None = None
+    spec_method: Literal["ngram", "draft_model", "eagle"] = "ngram"
+    accept: tuple[int, int] = (1, 1)
+    draft_len: tuple[int, int] | None = None
+
+    @model_validator(mode="after")
+    def _drafts_are_synchronous(self) -> WorkloadConfig:
+        if self.async_scheduling and self.num_speculative_tokens is not None:
+            raise ValueError("drafts are described with synchronous scheduling only")
+        return self
+
+    def described(self) -> dict[str, Any]:
+        """As a trace's first line has it: what drafts are made of only where there are any."""
+        plain = self.num_speculative_tokens is None
+        return self.model_dump(exclude=set(SPECULATION) if plain else None)
 
     def engine_config(self, cache_uncomputed_blocks: bool) -> EngineConfig:
         """The same as this engine names it, with the one setting that vLLM does not have."""
-        values = self.model_dump(exclude={"policy"})
+        values = self.model_dump(exclude={"policy", *SPECULATION})
         values["scheduling_policy"] = self.policy
+        if self.num_speculative_tokens is not None:
+            values["speculative_config"] = {
+                "method": self.spec_method,
+                "num_speculative_tokens": self.num_speculative_tokens,
+            }
         return EngineConfig.parse({**values, "cache_uncomputed_blocks": cache_uncomputed_blocks})
 
 
@@ -147,12 +171,17 @@ class Sampler:
     def __init__(self, workload: Workload):
         self._specs = {spec.id: (index, spec) for index, spec in enumerate(workload.requests)}
 
+    def seed(self, request_id: str) -> int:
+        """The sample seed of a request."""
+        index, spec = self._specs[request_id]
+        return index if spec.sample_seed is None else spec.sample_seed
+
     def token(self, request_id: str, number: int) -> int:
         """The `number`-th output token (from 1) of a request."""
-        index, spec = self._specs[request_id]
+        _, spec = self._specs[request_id]
         if spec.eos_at == number:
             return EOS_TOKEN_ID
         if spec.stop_at == number:
             return spec.stop_token_ids[0]
-        seed = index if spec.sample_seed is None else spec.sample_seed
+        seed = self.seed(request_id)
         return 1000 + (seed * 7919 + number * 104729) % 40009

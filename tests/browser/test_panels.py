@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 import pytest
 
 from engine.config import EngineConfig, SamplingParams
-from engine.conformance import Conformance, load_workload
+from engine.conformance import Conformance, driver_of, load_workload
 from engine.core import EngineCore
 from engine.events import (
     FACTS_BY_TYPE,
@@ -47,6 +47,7 @@ from engine.model_runner import ModelRunner
 from engine.output_processor import OutputProcessor, RequestStream
 from engine.request import Request
 from engine.trace import SCHEMA_VERSION, Trace, TraceHeader, fold, merge_patch
+from tests.engine.workloads import SPEC_FOLDER, workload_path
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -68,6 +69,13 @@ def workload_trace(name: str, cache_uncomputed_blocks: bool = True) -> Trace:
     for _ in conformance.steps():
         pass
     return conformance.trace
+
+
+def drafting_trace(name: str) -> Trace:
+    """The same of a workload with drafts."""
+    driver = driver_of(load_workload(workload_path(name, SPEC_FOLDER))[0])
+    list(driver.steps())
+    return driver.trace
 
 
 def text_of(trace: Trace) -> str:
@@ -1073,6 +1081,9 @@ def traces_with(kind: str, model: LoadedModel) -> Iterator[Trace]:
         yield command_trace(found, aside=True)
     elif kind == "engine_failed":
         yield command_trace(EngineFailed("the engine stopped in the phase `execute` (x)"))
+    elif kind.startswith("drafts_"):
+        for name in ("01-accept", "06-padding", "08-priority"):
+            yield drafting_trace(name)
     elif kind == "blocks_uncached":
         yield workload_trace("27-priority-victim-in-step", cache_uncomputed_blocks=False)
     else:

@@ -776,7 +776,7 @@ def cursor(page: Page) -> int:
             "line 4: request_submitted: num_prompt_tokens must be a number",
         ),
         (
-            lambda lines: [lines[0].replace('"schema_version":3', '"schema_version":9')],
+            lambda lines: [lines[0].replace('"schema_version":4', '"schema_version":9')],
             "line 1: schema version 9; this page reads 3",
         ),
     ],

@@ -11,7 +11,7 @@ import pytest
 
 from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig, SamplingParams
-from engine.conformance import AsyncConformance, Conformance, Workload, load_workload
+from engine.conformance import Conformance, Workload, driver_of, load_workload
 from engine.events import BlocksHit, BlocksLeftUncomputed, RequestPreempted, RequestScheduled
 from engine.model_loader import load_model
 from engine.origins import Origins
@@ -21,13 +21,14 @@ from engine.vllm_symbols import DECIDED_BY
 from engine.why import DECISIONS, decisions_about
 from tests.browser.stage_server import StageServer, stage_server
 from tests.browser.test_stage import HOSTILE, axe_faults, settle, show, watched
-from tests.engine.workloads import ASYNC_FOLDER, workload_path
+from tests.engine.workloads import ASYNC_FOLDER, FOLDER, SPEC_FOLDER, workload_path
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 WORKLOADS = ["04-mixed-budget", "08-eviction-order", "09-preempt-recompute", "19-admit-watermark"]
 WORKLOADS += ["20-reset-cache", "24-random-d", "27-priority-victim-in-step", "29-duplicate-evicted"]
+SPEC_WORKLOADS = ["03-prefix-eagle", "06-padding", "08-priority", "09-budget"]
 ASYNC_WORKLOADS = ["05-preempt", "08-reset"]
 LINES = ".gb-inspector .gb-history .gb-event-button"
 
@@ -57,11 +58,10 @@ READ = """async text => {
 
 def recorded(name: str) -> Trace:
     """What the engine logs of a recorded workload."""
-    driver: Conformance | AsyncConformance
-    if name in ASYNC_WORKLOADS:
-        driver = AsyncConformance(load_workload(workload_path(name, ASYNC_FOLDER))[0])
-    else:
-        driver = Conformance(load_workload(workload_path(name))[0])
+    folders = dict.fromkeys(ASYNC_WORKLOADS, ASYNC_FOLDER) | dict.fromkeys(
+        SPEC_WORKLOADS, SPEC_FOLDER
+    )
+    driver = driver_of(load_workload(workload_path(name, folders.get(name, FOLDER)))[0])
     list(driver.steps())
     return driver.trace
 
@@ -132,7 +132,7 @@ def seek_end_of(page: Page, step: int) -> None:
 # --- the same as the engine's reader -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", WORKLOADS + ASYNC_WORKLOADS)
+@pytest.mark.parametrize("name", WORKLOADS + ASYNC_WORKLOADS + SPEC_WORKLOADS)
 def test_page_and_engine_tell_the_same_decisions_and_numbers(page: Page, name: str) -> None:
     trace = recorded(name)
     origins = Origins(trace.header, trace.records)
@@ -173,7 +173,7 @@ def test_page_and_engine_have_the_same_tables(page: Page) -> None:
     assert symbols == {key: symbol._asdict() for key, symbol in DECIDED_BY.items()}
 
 
-@pytest.mark.parametrize("name", WORKLOADS + ASYNC_WORKLOADS)
+@pytest.mark.parametrize("name", WORKLOADS + ASYNC_WORKLOADS + SPEC_WORKLOADS)
 def test_every_sentence_is_one(page: Page, name: str) -> None:
     said = page.evaluate(
         READ

@@ -44,6 +44,10 @@ RULES = {
         "max_model_len - 1 less computed tokens; of an event: whole blocks"
     ),
     "num_computed": "counted when scheduled; a prefix hit counts; 0 after a preemption",
+    "drafts": (
+        "a request's drafts are wanted behind its known tokens and cut first; a new one that wants "
+        "one token gets padding (-1) where all others of the step decode"
+    ),
     "new_blocks": "as many as the tokens need beyond the blocks held, from the free queue's front",
     "blocks": "hits first, then the request's own; a table only grows at its end",
     "hit_tokens": "the longest cached prefix in whole blocks, of all known tokens but the last",
@@ -63,6 +67,8 @@ RULES = {
         "below min_tokens nothing stops; then EOS, stop tokens, and length at max_model_len or "
         "max_tokens; in scheduling order"
     ),
+    "computed": "drafts count when scheduled; the update takes off the rejected ones",
+    "proposed": "new drafts after an update; who is passed over keeps them, a victim does not",
     # the pool
     "hashed": (
         "a full block is cached when its tokens are scheduled, also of a victim that loses them in "

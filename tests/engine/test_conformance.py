@@ -16,7 +16,15 @@ from engine.events import LastRunning, Reason
 from engine.request import Request
 from engine.scheduler import Scheduler
 from tests.engine.conformance_rules import RULES, difference
-from tests.engine.workloads import ASYNC_FOLDER, FOLDER, RECORDED, RECORDED_ASYNC, workload_path
+from tests.engine.workloads import (
+    ASYNC_FOLDER,
+    FOLDER,
+    RECORDED,
+    RECORDED_ASYNC,
+    RECORDED_SPEC,
+    SPEC_FOLDER,
+    workload_path,
+)
 
 
 def recorded_lines(name: str, folder: Path = FOLDER) -> list[dict[str, Any]]:
@@ -42,6 +50,11 @@ def test_every_field_is_as_recorded_with_async_scheduling(name: str) -> None:
     assert (found := first_difference(name, ASYNC_FOLDER)) is None, found
 
 
+@pytest.mark.parametrize("name", RECORDED_SPEC)
+def test_every_field_is_as_recorded_with_drafts(name: str) -> None:
+    assert (found := first_difference(name, SPEC_FOLDER)) is None, found
+
+
 def test_a_difference_is_told_with_its_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     def first_of(scheduler: Scheduler) -> tuple[Request, Reason]:
         assert scheduler.running.head is not None
@@ -61,7 +74,9 @@ def test_every_recorded_field_has_its_rule() -> None:
 
     lines = [line for name in RECORDED for line in recorded_lines(name)]
     lines += [line for name in RECORDED_ASYNC for line in recorded_lines(name, ASYNC_FOLDER)]
+    lines += [line for name in RECORDED_SPEC for line in recorded_lines(name, SPEC_FOLDER)]
     by_id = ("config", "requests", "sampled", "placeholders", "discard")  # keys that are no fields
+    by_id += ("computed", "proposed")
     for line in lines:
         for key in by_id:
             line.pop(key, None)

@@ -49,7 +49,7 @@ def test_every_event_has_a_place() -> None:
         (0, "[1]", "line 1: a JSON object is expected"),
         (0, '{"kind": "event"}', "line 1: a trace begins with its header"),
         (0, '{"kind": "header", "schema_version": 99}', "line 1: schema version 99"),
-        (0, '{"kind": "header", "schema_version": 3}', "line 1: trace_id: field required"),
+        (0, '{"kind": "header", "schema_version": 4}', "line 1: trace_id: field required"),
         (3, '{"kind": ', "line 4, column 10: not JSON"),
         (3, '{"kind": "event"}', "line 4: not a record of a trace"),
         (3, "[" * 10_000, "line 4"),

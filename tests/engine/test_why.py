@@ -10,7 +10,13 @@ from hypothesis import given, settings
 
 from engine.async_llm import AsyncLLM
 from engine.config import SamplingParams
-from engine.conformance import AsyncConformance, Conformance, Workload, load_workload
+from engine.conformance import (
+    AsyncConformance,
+    Conformance,
+    SpeculativeConformance,
+    Workload,
+    load_workload,
+)
 from engine.events import (
     FACTS_BY_TYPE,
     REASONS_BY_CODE,
@@ -47,8 +53,11 @@ from engine.vllm_symbols import DECIDED_BY, decided_by
 from engine.why import Why, decisions_about
 from tests.engine.workloads import (
     ASYNC_FOLDER,
+    FOLDER,
     RECORDED,
     RECORDED_ASYNC,
+    RECORDED_SPEC,
+    SPEC_FOLDER,
     workload_path,
     workloads,
 )
@@ -71,10 +80,15 @@ MUST_HAVE_REASONS = (
 
 def recorded() -> list[Any]:
     """Every recorded workload, by the driver that it is for."""
-    sync = [pytest.param(Conformance, workload_path(name), id=name) for name in RECORDED]
-    return sync + [
-        pytest.param(AsyncConformance, workload_path(name, ASYNC_FOLDER), id=f"async-{name}")
-        for name in RECORDED_ASYNC
+    kinds = (
+        (Conformance, FOLDER, "", RECORDED),
+        (AsyncConformance, ASYNC_FOLDER, "async-", RECORDED_ASYNC),
+        (SpeculativeConformance, SPEC_FOLDER, "spec-", RECORDED_SPEC),
+    )
+    return [
+        pytest.param(driver, workload_path(name, folder), id=kind + name)
+        for driver, folder, kind, names in kinds
+        for name in names
     ]
 
 

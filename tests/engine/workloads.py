@@ -11,8 +11,10 @@ from engine.conformance import Workload
 
 FOLDER = Path(__file__).parent.parent / "conformance"
 ASYNC_FOLDER = FOLDER / "asynchronous"
+SPEC_FOLDER = FOLDER / "speculative"
 RECORDED = sorted(path.stem for path in (FOLDER / "workloads").glob("*.json"))
 RECORDED_ASYNC = sorted(path.stem for path in (ASYNC_FOLDER / "workloads").glob("*.json"))
+RECORDED_SPEC = sorted(path.stem for path in (SPEC_FOLDER / "workloads").glob("*.json"))
 
 
 def workload_path(name: str, folder: Path = FOLDER) -> Path:

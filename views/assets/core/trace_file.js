@@ -9,7 +9,7 @@ import { flag, isObject, listOf, number, shape, text, whole } from "./checks.js"
 import { STEP_PHASES } from "./records.js";
 import { CONFIG, CheckedState, MODEL, flat } from "./trace_state.js";
 
-const SCHEMA_VERSION = 3;
+const SCHEMA_VERSION = 4;
 const LOGGED_PHASES = new Set([...STEP_PHASES, "command"]);
 /** An engine keeps 100,000 records; what is longer or larger is no trace of one. */
 export const MAX_FILE = 200_000_000; // bytes
@@ -64,6 +64,14 @@ export const FACTS = {
     num_computed_tokens: "n",
     num_known_tokens: "n",
     budget_left: "n",
+  },
+  drafts_scheduled: { request: "s", tokens: "N", cut: "n" },
+  drafts_dropped: { request: "s", num_drafts: "n" },
+  drafts_settled: {
+    request: "s",
+    num_drafts: "n",
+    num_accepted: "n",
+    num_computed_tokens: "n",
   },
   request_passed_over: { request: "s", behind: "n" },
   request_preempted: {

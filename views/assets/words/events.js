@@ -68,6 +68,12 @@ export const EVENT_PHRASES = {
     `${f.request} (${f.kind}) gets ${plural(f.num_tokens, "token")} from position ` +
     `${f.num_computed_tokens} of ${f.num_known_tokens}, ${f.budget_left} of the budget left` +
     because(e.reason),
+  drafts_scheduled: (f) => `${draftWords(f)} of ${f.request} ${are(f.tokens.length)} in the step`,
+  drafts_dropped: (f) =>
+    `${f.request} loses ${plural(f.num_drafts, "draft")} and will resume without`,
+  drafts_settled: (f) =>
+    `${settledWords(f)} of ${f.request}'s ${plural(f.num_drafts, "draft")}: ` +
+    `${plural(f.num_computed_tokens, "token")} of it ${are(f.num_computed_tokens)} computed`,
   request_passed_over: (f, e) => passedOverWords(f, e.reason),
   request_preempted: (f, e) =>
     `${f.request} is preempted${causeWords(f)}${because(e.reason)}; ` +
@@ -136,6 +142,23 @@ export const EVENT_PHRASES = {
       : `all ${f.rules.length} rules of the engine hold`) + took(e),
   engine_failed: (f) => stoppedWords(f.message),
 };
+
+/** The drafts of a share, and those it had no room for. @param {any} f of drafts_scheduled */
+export function draftWords(f) {
+  const padding = f.tokens.length > 0 && f.tokens.every((/** @type {number} */ t) => t === -1);
+  const drafts = padding
+    ? plural(f.tokens.length, "padding draft")
+    : plural(f.tokens.length, "draft");
+  return f.cut > 0 ? `${drafts} (${count(f.cut)} cut off and lost)` : drafts;
+}
+
+/** How many drafts stay, and how many are taken back. @param {any} f of drafts_settled */
+export function settledWords(f) {
+  const rejected = f.num_drafts - f.num_accepted;
+  if (rejected === 0) return "the model accepts all";
+  const none = f.num_accepted === 0 ? "the model accepts none" : "";
+  return none || `the model accepts ${count(f.num_accepted)} and rejects ${count(rejected)}`;
+}
 
 /** What of a hit was never computed. @param {any} f of blocks_hit */
 export function uncomputedWords(f) {

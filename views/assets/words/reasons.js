@@ -30,6 +30,16 @@ export const REASON_PHRASES = {
     `its logical block ${r.block} has ${plural(r.num_tokens, "token")}, and only full blocks hit`,
   last_token_needed: (r) =>
     `at least one token must be computed, so at most ${plural(r.limit, "token")} may hit`,
+  last_hit_given_up: (r) =>
+    `its logical block ${r.block} is cached, and the drafter (eagle) needs it computed`,
+  padded_to_uniform: (r) =>
+    `made as long as the decodes beside it: ${plural(r.num_speculative_tokens, "draft")} of ` +
+    "padding for the one token it wanted",
+  padding_does_not_fit: (r) =>
+    r.wants > r.budget_left
+      ? `with its padding it wants ${r.wants}, and the budget has ${r.budget_left} left`
+      : `with its padding it would reach ${r.num_computed_tokens + r.wants} tokens, more than ` +
+        `the longest length, ${r.max_model_len}`,
   free_queue_head: (r) =>
     r.free === 1
       ? "the only block in the free queue"

@@ -17,6 +17,7 @@ const INPUTS = "vllm/v1/engine/input_processor.py";
 const symbol = (path, name, first, last) => ({ path, name, first, last });
 
 const SCHEDULE = symbol(SCHEDULER, "Scheduler.schedule", 425, 1191);
+const UPDATE = symbol(SCHEDULER, "Scheduler.update_from_output", 1589, 1960);
 const FINISH = symbol(SCHEDULER, "Scheduler.finish_requests", 2144, 2205);
 const ALLOCATE = symbol(MANAGER, "KVCacheManager.allocate_slots", 283, 504);
 
@@ -36,6 +37,9 @@ export const DECIDED_BY = {
   blocks_left_uncomputed: SCHEDULE,
   blocks_freed: symbol(POOL, "BlockPool.free_blocks", 719, 740),
   request_scheduled: SCHEDULE,
+  drafts_scheduled: SCHEDULE,
+  drafts_dropped: symbol(SCHEDULER, "Scheduler._preempt_request", 1212, 1234),
+  drafts_settled: UPDATE,
   request_passed_over: SCHEDULE,
   request_preempted: SCHEDULE,
   "request_preempted reset_requested": symbol(
@@ -46,7 +50,7 @@ export const DECIDED_BY = {
   ),
   admission_stopped: SCHEDULE,
   "admission_stopped does_not_fit": ALLOCATE,
-  token_dropped: symbol(SCHEDULER, "Scheduler.update_from_output", 1589, 1960),
+  token_dropped: UPDATE,
   request_finished: symbol("vllm/v1/core/sched/utils.py", "check_stop", 94, 130),
   "request_finished stop_string": symbol(OUTPUTS, "OutputProcessor.process_outputs", 586, 708),
   "request_finished client_aborted": FINISH,

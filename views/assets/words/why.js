@@ -4,10 +4,10 @@
  *
  * A history may be about one request or block, which is "it" in all sentences of it.
  */
-import { SOURCES, eventPhrase } from "./events.js";
+import { SOURCES, draftWords, eventPhrase, settledWords } from "./events.js";
 import { blockList, capital, count, does, list, names, plural } from "./format.js";
 import { are, colon, reasonPhrase } from "./reasons.js";
-import { BLOCKS_SENTENCES, ONE_BLOCK_SENTENCES, who } from "./why_blocks.js";
+import { BLOCKS_SENTENCES, ONE_BLOCK_SENTENCES, who, whose } from "./why_blocks.js";
 
 /** @import { Group } from "../core/history.js" */
 /** @import { Numbers } from "../core/origins.js" */
@@ -45,6 +45,14 @@ const SENTENCES = {
   scheduled: ({ f, e, to }) => `${who(f, to)} gets ${shareWords(f, e)}`,
   decodes: ({ f, n }) =>
     `${names(n.requests)} get one token each, all they wanted; ${leftWords(f)}`,
+  drafts: ({ f, to }) => {
+    const drafts = draftWords(f);
+    return `the last of ${whose(f, to)} tokens are guesses for the model to verify: ${drafts}`;
+  },
+  lost_drafts: ({ f, to }) =>
+    `${who(f, to)} loses ${plural(f.num_drafts, "draft")}, and will resume without any`,
+  settled: ({ f, to }) =>
+    `${settledWords(f)} of ${whose(f, to)} ${plural(f.num_drafts, "draft")}${rollBackWords(f)}`,
   passed_over: ({ f, n, e, to }) =>
     `${who(f, to)} gets nothing: ${victimsOr(f, n, e)}`,
   skipped: ({ f, n, e }) =>
@@ -149,6 +157,17 @@ function ownWords({ f, n }) {
   if (again < 0) return `${before}, all are hit in the cache${own}, and ${count(-again)} more`;
   const rest = again > 0 ? `, and ${does(again, "token", "is", "are")} computed again` : "";
   return `${before}, ${count(hit)} ${are(hit)} hit in the cache${own}${rest}`;
+}
+
+/** @param {any} f of drafts_settled */
+function rollBackWords(f) {
+  const rejected = f.num_drafts - f.num_accepted;
+  const left = plural(f.num_computed_tokens, "token");
+  if (rejected === 0) return `, and ${left} ${are(f.num_computed_tokens)} computed`;
+  return (
+    `; ${does(rejected, "computed token", "counts", "count")} no more, which leaves ` +
+    `${f.num_computed_tokens}, and the blocks stay`
+  );
 }
 
 // -- losing blocks -------------------------------------------------------------------------------
