@@ -8,7 +8,7 @@ wants (known tokens - computed tokens), which for a decode is one.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from engine.block_pool import KVCacheBlock, block_ids
 from engine.config import EngineConfig
@@ -72,20 +72,8 @@ class Counters:
     generation_tokens: int = 0
     requests_finished: int = 0
     num_drafts: int = 0  # requests that had drafts verified, once a step
-    num_draft_tokens: int = 0
+    num_draft_tokens: int = 0  # padding included, as vLLM counts them
     num_accepted_tokens: int = 0  # of these
-    num_accepted_tokens_per_pos: list[int] = field(default_factory=list)  # by place in the draft
-
-    def count_drafts(self, num_draft_tokens: int, num_accepted_tokens: int) -> None:
-        """Count one request's drafts of a step, padding included, as vLLM does."""
-        self.num_drafts += 1
-        self.num_draft_tokens += num_draft_tokens
-        self.num_accepted_tokens += num_accepted_tokens
-        by_place = list(self.num_accepted_tokens_per_pos)
-        by_place += [0] * (num_draft_tokens - len(by_place))
-        for place in range(num_accepted_tokens):
-            by_place[place] += 1
-        self.num_accepted_tokens_per_pos = by_place  # a new one: the log has the old one
 
 
 class Scheduler:

@@ -154,7 +154,9 @@ class SpeculativeScheduler(Scheduler):
         num_drafts = request.num_draft_tokens
         request.num_computed_tokens -= num_drafts - num_accepted
         self._set_drafts(request, [])
-        self.counters.count_drafts(num_drafts, num_accepted)
+        self.counters.num_drafts += 1
+        self.counters.num_draft_tokens += num_drafts
+        self.counters.num_accepted_tokens += num_accepted
         self.trace.event(
             DraftsSettled(request.request_id, num_drafts, num_accepted, request.num_computed_tokens)
         )

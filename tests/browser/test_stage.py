@@ -777,7 +777,7 @@ def cursor(page: Page) -> int:
         ),
         (
             lambda lines: [lines[0].replace('"schema_version":4', '"schema_version":9')],
-            "line 1: schema version 9; this page reads 3",
+            "line 1: schema version 9; this page reads 4",
         ),
     ],
 )
