@@ -19,6 +19,7 @@ from engine.model_loader import LoadedModel
 from engine.model_loader.dtypes import kv_cache_dtype, weights_dtype
 from engine.paged_attention.metadata import AttentionOptions, PagedAttentionMetadata
 from engine.paged_attention.torch_backend import TorchPagedAttention
+from engine.paged_attention.triton import support
 
 
 class AttentionBackend(Protocol):
@@ -74,10 +75,12 @@ def _never(asked: Asked) -> str | None:
 
 BACKENDS: dict[str, Backend] = {
     "torch": Backend(TorchPagedAttention.of, _never),
+    "triton": Backend(support.make_triton, support.refuse_triton),
+    "triton-interpret": Backend(support.make_interpreted, support.refuse_interpreted),
 }
 
 # What `auto` takes: the first of the device's that can do what is asked.
-PREFERRED = {"cpu": ("torch",), "cuda": ("torch",)}
+PREFERRED = {"cpu": ("torch",), "cuda": ("triton", "torch")}
 
 
 def choose_backend(model: LoadedModel, config: EngineConfig) -> str:

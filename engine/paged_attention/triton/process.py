@@ -47,7 +47,8 @@ class KernelProcess:
 
         Raises KernelProcessError where triton is missing, the function raised, or the process died.
         """
-        refuse_without_triton()
+        if not triton_is_installed():
+            raise KernelProcessError(f"Triton is not installed: {INSTALL}")
         message = packed({"function": function, "task": task})
         with self._lock:
             answer = self._ask(message)
@@ -112,14 +113,14 @@ class KernelProcess:
             self._log.close()
 
     def _last_words(self, status: int) -> str:
-        how = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
-        lines: list[str] = []
-        if self._log is not None:
+        how = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
+        because = ""
+        if status > 0 and self._log is not None:  # it has said why
             self._log.seek(0)
             lines = self._log.read().decode(errors="replace").strip().splitlines()
+            because = f": {lines[-1][:300]}" if lines else ""
         self._end()
-        because = f": {lines[-1][:300]}" if lines else ""
-        return f"the process that interprets kernels ended ({how}){because}"
+        return f"the process that interprets kernels ended {how}{because}"
 
 
 @cache
@@ -128,10 +129,9 @@ def interpreter() -> KernelProcess:
     return KernelProcess()
 
 
-def refuse_without_triton() -> None:
-    """Raise KernelProcessError where triton is not installed."""
-    if importlib.util.find_spec("triton") is None:
-        raise KernelProcessError(f"Triton is not installed; {INSTALL}")
+def triton_is_installed() -> bool:
+    """Whether a process could import it."""
+    return importlib.util.find_spec("triton") is not None
 
 
 def packed(message: dict[str, Any]) -> bytes:

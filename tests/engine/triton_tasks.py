@@ -1,0 +1,43 @@
+"""What the tests have the interpreter's process do: functions that run in there."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from engine.paged_attention.triton import worker
+
+
+def tell(task: dict[str, Any]) -> dict[str, Any]:
+    """Where this runs."""
+    from engine.paged_attention.triton.kernels import paged_decode_kernel
+
+    return {
+        "pid": os.getpid(),
+        "interprets": type(paged_decode_kernel).__name__ == "InterpretedFunction",
+        "transformers": "transformers" in sys.modules,
+        "doubled": task["numbers"] * 2,
+    }
+
+
+def fail(task: dict[str, Any]) -> dict[str, Any]:
+    """Raise as the interpreter does: errors about errors, long ones."""
+    try:
+        raise ValueError("the cause\nand much more")
+    except ValueError as error:
+        raise RuntimeError("x" * 10_000) from error
+
+
+def leave(task: dict[str, Any]) -> dict[str, Any]:
+    """End the process before it has answered."""
+    print("last words", file=sys.stderr, flush=True)
+    if "signal" in task:
+        os.kill(os.getpid(), task["signal"])
+    os._exit(task["status"])
+
+
+def rest_at_once(task: dict[str, Any]) -> dict[str, Any]:
+    """Wait for nothing after this answer."""
+    worker.IDLE_SECONDS = 0.0
+    return {}
