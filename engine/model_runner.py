@@ -10,14 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from engine.config import EngineConfig, SamplingParams
+from engine.config import EngineConfig
 from engine.cuda_graph import (
     BatchDescriptor,
     CannotRecord,
@@ -36,7 +33,6 @@ from engine.events import (
     GraphCaptured,
     GraphReplayed,
     HeadsGrouped,
-    InputsPrepared,
     KVWritten,
     ModulesTimed,
     PagesRead,
@@ -46,13 +42,13 @@ from engine.events import (
     WeightsRead,
 )
 from engine.forward import Forward, ModelInputs, context_of, run_eagerly
+from engine.input_batch import CachedRequestState, PromptRows, SampledRow, make_batch
 from engine.kv_cache import KVCache, KVCacheSpec
 from engine.model_loader import LoadedModel
 from engine.model_loader.dtypes import kv_cache_dtype
 from engine.module_timer import ModuleTimer
 from engine.outputs import (
     ModelRunnerOutput,
-    NewRequestData,
     PromptLogprobs,
     ScheduledRequest,
     SchedulerOutput,
@@ -63,48 +59,11 @@ from engine.sampler import (
     Sampled,
     Sampler,
     SamplingRow,
-    TokenCounts,
-    request_seed,
     token_logprobs,
 )
 from engine.trace import Changes, EventLog, State
 
 RANKED_AT_ONCE = 64  # rows of a prompt's logits: their copies stay small
-
-
-@dataclass(slots=True)
-class CachedRequestState:
-    """What the runner knows of a request, so that it is told only what changes."""
-
-    token_ids: list[int]  # prompt and output
-    num_prompt_tokens: int
-    block_ids: list[int]  # logical index -> physical block
-    sampling_params: SamplingParams
-    seed: int
-    counts: TokenCounts | None  # where there are penalties
-    prompt_logprobs: list[TokenLogprobs | None] | None  # so far; None: not wanted, or told
-
-    def append(self, token: int) -> None:
-        """A token was generated."""
-        self.token_ids.append(token)
-        if self.counts is not None:
-            self.counts.add(token)
-
-
-class SampledRow(NamedTuple):
-    """A request that gets a token in this step, and its row among the logits that are kept."""
-
-    request_id: str
-    logits_row: int
-
-
-class PromptRows(NamedTuple):
-    """Rows among the logits that are kept that say how probable tokens of a prompt are."""
-
-    request_id: str
-    first: int  # position of the first row's token, which predicts the next one
-    num_rows: int
-    logits_row: int
 
 
 class ModelRunner:
@@ -154,28 +113,11 @@ class ModelRunner:
     def _update_state(self, item: ScheduledRequest) -> bool:
         """Bring one request up to date; whether its block table changed."""
         if item.data is not None:
-            self.requests[item.request_id] = self._new_state(item, item.data)
+            state = CachedRequestState.of(item, item.data, self.config.seed)
+            self.requests[item.request_id] = state
             return True
         self.requests[item.request_id].block_ids.extend(item.new_block_ids)
         return bool(item.new_block_ids)
-
-    def _new_state(self, item: ScheduledRequest, data: NewRequestData) -> CachedRequestState:
-        tokens, num_prompt = data.all_token_ids, data.num_prompt_tokens
-        params = data.sampling_params
-        counts = None
-        if params.has_penalties:
-            counts = TokenCounts(tokens[:num_prompt], tokens[num_prompt:])
-        # Whoever is resumed with output was told of its prompt with the first of it.
-        untold = params.prompt_logprobs is not None and len(tokens) == num_prompt
-        return CachedRequestState(
-            token_ids=list(tokens),
-            num_prompt_tokens=num_prompt,
-            block_ids=list(item.admitted_block_ids),
-            sampling_params=params,
-            seed=request_seed(params, self.config.seed, item.request_id),
-            counts=counts,
-            prompt_logprobs=[None] if untold else None,
-        )
 
     def _build_inputs(self, scheduled: tuple[ScheduledRequest, ...]) -> None:
         """Make the batch of `scheduled` the step in progress, and say how it will run."""
@@ -184,31 +126,22 @@ class ModelRunner:
         self._inputs, self._sampled, self._prompt_rows = None, (), ()
         if not scheduled:
             return
-        flat = self._flatten(scheduled)
-        ends = np.asarray(flat.query_start_loc[1:]) - 1
-        samples = [
-            i
-            for i, item in enumerate(scheduled)
-            if flat.seq_lens[i] == len(self.requests[item.request_id].token_ids)
-        ]
-        self._prompt_rows, prompt_rows = self._choose_prompt_rows(scheduled, flat)
-        self._sampled = tuple(
-            SampledRow(scheduled[i].request_id, row)
-            for row, i in enumerate(samples, start=len(prompt_rows))
-        )
+        batch = make_batch(scheduled, self.requests, self.config.block_size)
+        rows = batch.rows
+        self._prompt_rows, self._sampled = batch.prompt_rows, batch.sampled
         self._inputs = ModelInputs(
-            input_ids=self._tensor(flat.input_ids)[None],
-            positions=self._tensor(flat.positions)[None],
-            logits_to_keep=self._tensor((*prompt_rows, *ends[samples])),
+            input_ids=self._tensor(rows.input_ids)[None],
+            positions=self._tensor(rows.positions)[None],
+            logits_to_keep=self._tensor(batch.logits_to_keep),
             metadata=PagedAttentionMetadata(
-                query_start_loc=flat.query_start_loc,
-                seq_lens=flat.seq_lens,
-                block_tables=tuple(tuple(self.requests[r].block_ids) for r in flat.requests),
-                slot_mapping=self._tensor(flat.slot_mapping),
+                query_start_loc=rows.query_start_loc,
+                seq_lens=rows.seq_lens,
+                block_tables=tuple(tuple(self.requests[r].block_ids) for r in rows.requests),
+                slot_mapping=self._tensor(rows.slot_mapping),
                 block_size=self.config.block_size,
             ),
         )
-        self.trace.event(flat, duration_us=(time.perf_counter() - began) * 1e6)
+        self.trace.event(rows, duration_us=(time.perf_counter() - began) * 1e6)
         self._dispatch = self._dispatched(self._inputs)
 
     def _dispatched(self, inputs: ModelInputs) -> Dispatch:
@@ -220,53 +153,7 @@ class ModelRunner:
         )
         return decision
 
-    def _choose_prompt_rows(
-        self, scheduled: tuple[ScheduledRequest, ...], flat: InputsPrepared
-    ) -> tuple[tuple[PromptRows, ...], list[int]]:
-        """The rows that predict tokens of prompts which somebody asked about: whose, and which."""
-        chosen, rows = list[PromptRows](), list[int]()
-        for item, start, end in zip(
-            scheduled, flat.query_start_loc[:-1], flat.seq_lens, strict=True
-        ):
-            state = self.requests[item.request_id]
-            if state.prompt_logprobs is None:
-                continue
-            first = item.num_computed_tokens
-            num_rows = max(0, min(end, state.num_prompt_tokens - 1) - first)
-            chosen.append(PromptRows(item.request_id, first, num_rows, len(rows)))
-            rows.extend(range(start, start + num_rows))
-        return tuple(chosen), rows
-
-    def _flatten(self, scheduled: tuple[ScheduledRequest, ...]) -> InputsPrepared:
-        """One row a token, the rows of a request next to each other."""
-        block_size = self.config.block_size
-        starts, seq_lens = [0], list[int]()
-        input_ids, positions, slots = list[int](), list[int](), list[int]()
-        for item in scheduled:
-            state = self.requests[item.request_id]
-            first, end = item.num_computed_tokens, item.num_computed_tokens + item.num_tokens
-            if end > len(state.token_ids) or end > len(state.block_ids) * block_size:
-                raise RuntimeError(
-                    f"{item.request_id}: tokens {first} to {end} are scheduled, but it has "
-                    f"{len(state.token_ids)} tokens and {len(state.block_ids)} blocks"
-                )
-            position = np.arange(first, end)
-            block = np.asarray(state.block_ids)[position // block_size]
-            starts.append(starts[-1] + item.num_tokens)
-            seq_lens.append(end)
-            input_ids.extend(state.token_ids[first:end])
-            positions.extend(range(first, end))
-            slots.extend((block * block_size + position % block_size).tolist())
-        return InputsPrepared(
-            requests=tuple(item.request_id for item in scheduled),
-            query_start_loc=tuple(starts),
-            seq_lens=tuple(seq_lens),
-            input_ids=tuple(input_ids),
-            positions=tuple(positions),
-            slot_mapping=tuple(slots),
-        )
-
-    def _tensor(self, values: tuple[int, ...] | np.ndarray[Any, Any]) -> Tensor:
+    def _tensor(self, values: tuple[int, ...]) -> Tensor:
         return torch.as_tensor(values, dtype=torch.int64, device=self.device)
 
     # -- phase execute --------------------------------------------------------------------------

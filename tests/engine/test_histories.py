@@ -38,6 +38,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from engine import input_batch
 from engine.async_llm import AsyncLLM, EngineError, Submission
 from engine.async_scheduler import AsyncScheduler
 from engine.block_pool import BlockPool, KVCacheBlock
@@ -450,28 +451,27 @@ def an_abort_leaves_the_blocks(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_runner_keeps_a_stale_table(patch: pytest.MonkeyPatch) -> None:
-    new_state = HashingRunner._new_state
+    new_state = input_batch.CachedRequestState.of
+    stale: dict[str, list[int]] = {}
 
-    def old_blocks(runner: HashingRunner, item: Any, data: Any) -> Any:
-        state = new_state(runner, item, data)
-        known = runner.stale.setdefault(item.request_id, state.block_ids)
+    def old_blocks(item: Any, data: Any, seed: int) -> Any:
+        state = new_state(item, data, seed)
+        known = stale.setdefault(item.request_id, state.block_ids)
         state.block_ids = [*known, *state.block_ids[len(known) :]]
         return state
 
-    patch.setattr(HashingRunner, "stale", {}, raising=False)
-    patch.setattr(HashingRunner, "_new_state", old_blocks)
+    patch.setattr(input_batch.CachedRequestState, "of", old_blocks)
 
 
-def a_slot_is_one_too_far(patch: pytest.MonkeyPatch) -> None:
-    flatten = HashingRunner._flatten
+def a_slot_is_one_too_early(patch: pytest.MonkeyPatch) -> None:
+    flatten = input_batch.flatten
 
-    def shifted(runner: HashingRunner, scheduled: Any) -> Any:
-        flat = flatten(runner, scheduled)
-        last = runner.config.num_gpu_blocks * runner.config.block_size - 1
-        slots = [slot if slot % 7 else min(slot + 1, last) for slot in flat.slot_mapping]
-        return flat._replace(slot_mapping=tuple(slots))
+    def shifted(scheduled: Any, requests: Any, block_size: int) -> Any:
+        rows = flatten(scheduled, requests, block_size)
+        slots = [slot - (slot % 7 == 1) for slot in rows.slot_mapping]
+        return rows._replace(slot_mapping=tuple(slots))
 
-    patch.setattr(HashingRunner, "_flatten", shifted)
+    patch.setattr(input_batch, "flatten", shifted)
 
 
 def a_placeholder_is_lost(patch: pytest.MonkeyPatch) -> None:
@@ -513,7 +513,7 @@ def a_change_is_not_logged(patch: pytest.MonkeyPatch) -> None:
         a_step_taken_back_stays_cached,
         an_abort_leaves_the_blocks,
         the_runner_keeps_a_stale_table,
-        a_slot_is_one_too_far,
+        a_slot_is_one_too_early,
         a_placeholder_is_lost,
         a_void_token_is_kept,
         a_change_is_not_logged,

@@ -34,6 +34,7 @@ COMPONENT_CODE: dict[str, tuple[Code, ...]] = {
     ),
     "gpu-runner": (
         Code("engine/model_runner.py", "ModelRunner"),
+        Code("engine/input_batch.py", "CachedRequestState"),
         Code("engine/sampler.py", "Sampler"),
     ),
     "cuda-graph": (Code("engine/cuda_graph/dispatcher.py", "CudagraphDispatcher"),),

@@ -1,0 +1,151 @@
+"""What the runner knows of its requests, and how a step's share of them becomes rows.
+
+Box `gpu-runner`. Counterpart in vLLM 0.26.0: `vllm/v1/worker/gpu_input_batch.py`, and
+`_prepare_inputs` of `vllm/v1/worker/gpu_model_runner.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from engine.config import SamplingParams
+from engine.events import InputsPrepared
+from engine.outputs import NewRequestData, ScheduledRequest, TokenLogprobs
+from engine.sampler import TokenCounts, request_seed
+
+
+@dataclass(slots=True)
+class CachedRequestState:
+    """What the runner knows of a request, so that it is told only what changes."""
+
+    token_ids: list[int]  # prompt and output
+    num_prompt_tokens: int
+    block_ids: list[int]  # logical index -> physical block
+    sampling_params: SamplingParams
+    seed: int
+    counts: TokenCounts | None  # where there are penalties
+    prompt_logprobs: list[TokenLogprobs | None] | None  # so far; None: not wanted, or told
+
+    @classmethod
+    def of(
+        cls, item: ScheduledRequest, data: NewRequestData, engine_seed: int
+    ) -> CachedRequestState:
+        """A request that is admitted or resumed."""
+        tokens, num_prompt = data.all_token_ids, data.num_prompt_tokens
+        params = data.sampling_params
+        counts = None
+        if params.has_penalties:
+            counts = TokenCounts(tokens[:num_prompt], tokens[num_prompt:])
+        # Whoever is resumed with output was told of its prompt with the first of it.
+        untold = params.prompt_logprobs is not None and len(tokens) == num_prompt
+        return cls(
+            token_ids=list(tokens),
+            num_prompt_tokens=num_prompt,
+            block_ids=list(item.admitted_block_ids),
+            sampling_params=params,
+            seed=request_seed(params, engine_seed, item.request_id),
+            counts=counts,
+            prompt_logprobs=[None] if untold else None,
+        )
+
+    def append(self, token: int) -> None:
+        """A token was generated."""
+        self.token_ids.append(token)
+        if self.counts is not None:
+            self.counts.add(token)
+
+
+class SampledRow(NamedTuple):
+    """A request that gets a token in this step, and its row among the logits that are kept."""
+
+    request_id: str
+    logits_row: int
+
+
+class PromptRows(NamedTuple):
+    """Rows among the logits that are kept that say how probable tokens of a prompt are."""
+
+    request_id: str
+    first: int  # position of the first row's token, which predicts the next one
+    num_rows: int
+    logits_row: int
+
+
+class InputBatch(NamedTuple):
+    """A step's rows, and what is wanted of them."""
+
+    rows: InputsPrepared
+    logits_to_keep: tuple[int, ...]  # rows: of prompts first, then to sample from
+    prompt_rows: tuple[PromptRows, ...]
+    sampled: tuple[SampledRow, ...]
+
+
+def make_batch(
+    scheduled: tuple[ScheduledRequest, ...],
+    requests: Mapping[str, CachedRequestState],
+    block_size: int,
+) -> InputBatch:
+    """The batch of `scheduled`, which has one request at least."""
+    rows = flatten(scheduled, requests, block_size)
+    prompt_rows, kept = choose_prompt_rows(scheduled, requests, rows)
+    sampled = list[SampledRow]()
+    for item, end, seq_len in zip(scheduled, rows.query_start_loc[1:], rows.seq_lens, strict=True):
+        if seq_len == len(requests[item.request_id].token_ids):
+            sampled.append(SampledRow(item.request_id, len(kept)))
+            kept.append(end - 1)
+    return InputBatch(rows, tuple(kept), prompt_rows, tuple(sampled))
+
+
+def flatten(
+    scheduled: tuple[ScheduledRequest, ...],
+    requests: Mapping[str, CachedRequestState],
+    block_size: int,
+) -> InputsPrepared:
+    """One row a token, the rows of a request next to each other."""
+    starts, seq_lens = [0], list[int]()
+    input_ids, positions, slots = list[int](), list[int](), list[int]()
+    for item in scheduled:
+        state = requests[item.request_id]
+        first, end = item.num_computed_tokens, item.num_computed_tokens + item.num_tokens
+        if end > len(state.token_ids) or end > len(state.block_ids) * block_size:
+            raise RuntimeError(
+                f"{item.request_id}: tokens {first} to {end} are scheduled, but it has "
+                f"{len(state.token_ids)} tokens and {len(state.block_ids)} blocks"
+            )
+        position = np.arange(first, end)
+        block = np.asarray(state.block_ids)[position // block_size]
+        starts.append(starts[-1] + item.num_tokens)
+        seq_lens.append(end)
+        input_ids.extend(state.token_ids[first:end])
+        positions.extend(range(first, end))
+        slots.extend((block * block_size + position % block_size).tolist())
+    return InputsPrepared(
+        requests=tuple(item.request_id for item in scheduled),
+        query_start_loc=tuple(starts),
+        seq_lens=tuple(seq_lens),
+        input_ids=tuple(input_ids),
+        positions=tuple(positions),
+        slot_mapping=tuple(slots),
+    )
+
+
+def choose_prompt_rows(
+    scheduled: tuple[ScheduledRequest, ...],
+    requests: Mapping[str, CachedRequestState],
+    rows: InputsPrepared,
+) -> tuple[tuple[PromptRows, ...], list[int]]:
+    """The rows that predict tokens of prompts which somebody asked about: whose, and which."""
+    chosen, kept = list[PromptRows](), list[int]()
+    for item, start, end in zip(scheduled, rows.query_start_loc[:-1], rows.seq_lens, strict=True):
+        state = requests[item.request_id]
+        if state.prompt_logprobs is None:
+            continue
+        first = item.num_computed_tokens
+        num_rows = max(0, min(end, state.num_prompt_tokens - 1) - first)
+        chosen.append(PromptRows(item.request_id, first, num_rows, len(kept)))
+        kept.extend(range(start, start + num_rows))
+    return tuple(chosen), kept
