@@ -724,11 +724,29 @@ class HeadsGrouped(NamedTuple):
 
 
 @at("gpu-runner")
-class TokenSampled(NamedTuple):
-    """A token was chosen from the logits of a request's last row.
+class DraftsVerified(NamedTuple):
+    """The drafts of a request were compared with what the model chooses in their places.
 
-    The candidates are the tokens most probable to the model, best first, and the chosen one.
-    Probabilities have four digits.
+    The first `num_accepted` are tokens of the request now; K and V of the others stand in slots
+    where it has no token. Behind the first that is rejected none is judged, so that there are
+    probabilities up to that one. They have four digits.
+    """
+
+    request: str
+    drafts: tuple[int, ...]  # -1: padding
+    texts: tuple[str, ...]  # of each draft by itself
+    position: int  # of the first
+    num_accepted: int
+    probabilities: tuple[float, ...]  # the model's own, of those judged
+    drawn_from: tuple[float, ...]  # with which chance each was accepted; () if greedy
+
+
+@at("gpu-runner")
+class TokenSampled(NamedTuple):
+    """A token was chosen from the logits of one of a request's last rows.
+
+    The candidates are the tokens most probable to the model, best first, the chosen one, and the
+    draft for this place if there was one. Probabilities have four digits.
     """
 
     request: str
@@ -738,6 +756,18 @@ class TokenSampled(NamedTuple):
     texts: tuple[str, ...]  # of each candidate by itself
     probabilities: tuple[float, ...]  # the model's own
     drawn_from: tuple[float, ...]  # what it was drawn from, 0: forbidden; () if greedy
+
+
+@at("gpu-runner")
+class DraftsProposed(NamedTuple):
+    """Tokens that may come next were copied from where a request's last tokens stood before."""
+
+    request: str
+    drafts: tuple[int, ...]
+    texts: tuple[str, ...]  # of each draft by itself
+    position: int  # of the first
+    matched_at: int  # position of the first of the tokens that are the same
+    num_matched: int  # how many of the request's last tokens stand there too
 
 
 @at("gpu-runner", "runner-to-sched")
@@ -877,7 +907,9 @@ Facts = (
     | KVWritten
     | PagesRead
     | HeadsGrouped
+    | DraftsVerified
     | TokenSampled
+    | DraftsProposed
     | TokensReturned
     | TokenAppended
     | TokenDropped

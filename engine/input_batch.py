@@ -59,11 +59,20 @@ class CachedRequestState:
             self.counts.add(token)
 
 
-class SampledRow(NamedTuple):
-    """A request that gets a token in this step, and its row among the logits that are kept."""
+class SampledRows(NamedTuple):
+    """A request that gets tokens in this step, and its rows among the logits that are kept.
+
+    There is a row for the token behind those known, and one behind each draft.
+    """
 
     request_id: str
-    logits_row: int
+    draft_token_ids: tuple[int, ...]
+    logits_row: int  # the first
+
+    @property
+    def logits_rows(self) -> range:
+        """All of them."""
+        return range(self.logits_row, self.logits_row + 1 + len(self.draft_token_ids))
 
 
 class PromptRows(NamedTuple):
@@ -81,7 +90,7 @@ class InputBatch(NamedTuple):
     rows: InputsPrepared
     logits_to_keep: tuple[int, ...]  # rows: of prompts first, then to sample from
     prompt_rows: tuple[PromptRows, ...]
-    sampled: tuple[SampledRow, ...]
+    sampled: tuple[SampledRows, ...]
 
 
 def make_batch(
@@ -92,11 +101,12 @@ def make_batch(
     """The batch of `scheduled`, which has one request at least."""
     rows = flatten(scheduled, requests, block_size)
     prompt_rows, kept = choose_prompt_rows(scheduled, requests, rows)
-    sampled = list[SampledRow]()
+    sampled = list[SampledRows]()
     for item, end, seq_len in zip(scheduled, rows.query_start_loc[1:], rows.seq_lens, strict=True):
-        if seq_len == len(requests[item.request_id].token_ids):
-            sampled.append(SampledRow(item.request_id, len(kept)))
-            kept.append(end - 1)
+        drafts = item.draft_token_ids
+        if seq_len == len(requests[item.request_id].token_ids) + len(drafts):
+            sampled.append(SampledRows(item.request_id, drafts, len(kept)))
+            kept.extend(range(end - 1 - len(drafts), end))
     return InputBatch(rows, tuple(kept), prompt_rows, tuple(sampled))
 
 
@@ -105,22 +115,30 @@ def flatten(
     requests: Mapping[str, CachedRequestState],
     block_size: int,
 ) -> InputsPrepared:
-    """One row a token, the rows of a request next to each other."""
+    """One row a token, the rows of a request next to each other, its drafts last.
+
+    K and V of drafts go to their slots like all others. Where a draft is rejected, its request has
+    no token there: nobody reads that slot before the token that comes there has overwritten it.
+    """
     starts, seq_lens = [0], list[int]()
     input_ids, positions, slots = list[int](), list[int](), list[int]()
     for item in scheduled:
         state = requests[item.request_id]
         first, end = item.num_computed_tokens, item.num_computed_tokens + item.num_tokens
-        if end > len(state.token_ids) or end > len(state.block_ids) * block_size:
+        drafts = item.draft_token_ids
+        known = state.token_ids[first : end - len(drafts)]
+        if len(known) + len(drafts) < item.num_tokens or end > len(state.block_ids) * block_size:
             raise RuntimeError(
                 f"{item.request_id}: tokens {first} to {end} are scheduled, but it has "
-                f"{len(state.token_ids)} tokens and {len(state.block_ids)} blocks"
+                f"{len(state.token_ids)} tokens, {len(drafts)} drafts and "
+                f"{len(state.block_ids)} blocks"
             )
         position = np.arange(first, end)
         block = np.asarray(state.block_ids)[position // block_size]
         starts.append(starts[-1] + item.num_tokens)
         seq_lens.append(end)
-        input_ids.extend(state.token_ids[first:end])
+        input_ids.extend(known)
+        input_ids.extend(max(draft, 0) for draft in drafts)  # padding is some token
         positions.extend(range(first, end))
         slots.extend((block * block_size + position % block_size).tolist())
     return InputsPrepared(

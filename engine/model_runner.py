@@ -29,6 +29,8 @@ from engine.device import in_turn
 from engine.events import (
     AttentionRun,
     BlockTablesUpdated,
+    DraftsProposed,
+    DraftsVerified,
     ForwardRun,
     GraphCaptured,
     GraphReplayed,
@@ -42,7 +44,7 @@ from engine.events import (
     WeightsRead,
 )
 from engine.forward import Forward, ModelInputs, context_of, run_eagerly
-from engine.input_batch import CachedRequestState, PromptRows, SampledRow, make_batch
+from engine.input_batch import CachedRequestState, PromptRows, SampledRows, make_batch
 from engine.kv_cache import KVCache, KVCacheSpec
 from engine.model_loader import LoadedModel
 from engine.model_loader.dtypes import kv_cache_dtype
@@ -55,14 +57,17 @@ from engine.outputs import (
     TokenLogprobs,
 )
 from engine.paged_attention import PagedAttentionMetadata, check_pageable, choose_backend
+from engine.rejection_sampler import verify
 from engine.sampler import (
     Sampled,
     Sampler,
     SamplingRow,
     token_logprobs,
 )
+from engine.spec_decode.ngram_proposer import NgramProposer
 from engine.trace import Changes, EventLog, State
 
+NO_DRAFT = -1  # as padding among drafts
 RANKED_AT_ONCE = 64  # rows of a prompt's logits: their copies stay small
 
 
@@ -85,6 +90,7 @@ class ModelRunner:
         self.graphs = CapturedGraphs.of(model, self.kv_cache)
         self.dispatcher = CudagraphDispatcher(config, self.graphs)
         self.sampler = Sampler()
+        self.proposer = NgramProposer.of(config)
         self.texts = TokenTexts(model.tokenizer)
         self.timer = ModuleTimer.of(model.model)
         self.requests: dict[str, CachedRequestState] = {}
@@ -94,7 +100,7 @@ class ModelRunner:
         self._inputs: ModelInputs | None = None
         self._dispatch: Dispatch | None = None
         self._logits: Tensor | None = None
-        self._sampled: tuple[SampledRow, ...] = ()
+        self._sampled: tuple[SampledRows, ...] = ()
         self._prompt_rows: tuple[PromptRows, ...] = ()
 
     # -- phase prepare --------------------------------------------------------------------------
@@ -228,27 +234,67 @@ class ModelRunner:
 
     @in_turn
     def sample_tokens(self) -> ModelRunnerOutput:
-        """One token for each request whose known tokens are all computed now."""
+        """Tokens for each request whose known tokens are all computed now, and drafts behind them.
+
+        One token, and one more for each draft of it that is accepted.
+        """
         if self._inputs is None:
             return ModelRunnerOutput({})
-        tokens: dict[str, tuple[int, ...]] = {}
-        logprobs: dict[str, tuple[TokenLogprobs, ...]] = {}
         for prompt in self._prompt_rows:
             self._rank_prompt(prompt)
-        if self._sampled:
-            assert self._logits is not None, "sample_tokens follows execute_model"
-            rows = [self._sampling_row(item.request_id) for item in self._sampled]
-            with torch.inference_mode():
-                chosen = self.sampler.sample(self._wanted_logits(self._logits), rows)
-            for item, row, sampled in zip(self._sampled, rows, chosen, strict=True):
+        tokens: dict[str, tuple[int, ...]] = {}
+        logprobs: dict[str, tuple[TokenLogprobs, ...]] = {}
+        for item, kept in self._choose():
+            for sampled in kept:
                 self.requests[item.request_id].append(sampled.token)
-                self._log_sampled(item.request_id, row, sampled)
-                tokens[item.request_id] = (sampled.token,)
-                if sampled.logprobs is not None:
-                    logprobs[item.request_id] = (sampled.logprobs,)
-        self.trace.event(TokensReturned(len(tokens)))
+            tokens[item.request_id] = tuple(sampled.token for sampled in kept)
+            rated = tuple(sampled.logprobs for sampled in kept if sampled.logprobs is not None)
+            if rated:
+                logprobs[item.request_id] = rated
+        drafts = self._propose(tokens)
+        self.trace.event(TokensReturned(sum(map(len, tokens.values()))))
         self._end_step()
-        return ModelRunnerOutput(tokens, logprobs, self._tell_prompts(tokens))
+        return ModelRunnerOutput(tokens, logprobs, self._tell_prompts(tokens), drafts)
+
+    def _choose(self) -> list[tuple[SampledRows, list[Sampled]]]:
+        """What each request of `_sampled` gets."""
+        if not self._sampled:
+            return []
+        assert self._logits is not None, "sample_tokens follows execute_model"
+        rows = [self._sampling_rows(item) for item in self._sampled]
+        with torch.inference_mode():
+            chosen = iter(self.sampler.sample(self._wanted_logits(self._logits), sum(rows, [])))
+        outcome = []
+        for item, own in zip(self._sampled, rows, strict=True):
+            kept = verify(item.draft_token_ids, [next(chosen) for _ in own])
+            if item.draft_token_ids:
+                self._log_verified(item, kept)
+            for row, sampled in zip(own, kept, strict=False):
+                self._log_sampled(item.request_id, row, sampled)
+            outcome.append((item, kept))
+        return outcome
+
+    def _propose(self, request_ids: Iterable[str]) -> dict[str, tuple[int, ...]]:
+        """Drafts for those that go on, by request; who has none is not in it."""
+        drafts: dict[str, tuple[int, ...]] = {}
+        if self.proposer is None:
+            return drafts
+        for request_id in request_ids:
+            known = self.requests[request_id].token_ids
+            began = time.perf_counter()
+            found = self.proposer.propose(known)
+            if found is None:
+                continue
+            us = (time.perf_counter() - began) * 1e6
+            drafts[request_id], matched_at, num_matched = found
+            texts = self._texts(found.token_ids)
+            self.trace.event(
+                DraftsProposed(
+                    request_id, found.token_ids, texts, len(known), matched_at, num_matched
+                ),
+                duration_us=us,
+            )
+        return drafts
 
     def _rank_prompt(self, rows: PromptRows) -> None:
         """Add what this step's logits say of a prompt's tokens to what is known of them."""
@@ -272,6 +318,25 @@ class ModelRunner:
                 told[request_id], state.prompt_logprobs = tuple(state.prompt_logprobs), None
         return told
 
+    def _log_verified(self, item: SampledRows, kept: list[Sampled]) -> None:
+        drafts, num_accepted = item.draft_token_ids, len(kept) - 1
+        judged = [
+            sampled.candidates.chances(draft)
+            for draft, sampled in zip(drafts, kept, strict=False)
+            if draft >= 0
+        ]
+        self.trace.event(
+            DraftsVerified(
+                item.request_id,
+                drafts,
+                self._texts(drafts),
+                len(self.requests[item.request_id].token_ids),
+                num_accepted,
+                tuple(four_digits(own) for own, _ in judged),
+                tuple(four_digits(chance) for _, chance in judged if chance is not None),
+            )
+        )
+
     def _log_sampled(self, request_id: str, row: SamplingRow, sampled: Sampled) -> None:
         shown = sampled.candidates
         self.trace.event(
@@ -280,27 +345,37 @@ class ModelRunner:
                 sampled.token,
                 row.params.is_greedy,
                 shown.token_ids,
-                tuple(map(self.texts.of, shown.token_ids)),
+                self._texts(shown.token_ids),
                 tuple(map(four_digits, shown.probabilities)),
                 tuple(map(four_digits, shown.drawn_from)),
             )
         )
 
+    def _texts(self, token_ids: Iterable[int]) -> tuple[str, ...]:
+        """Each by itself; of padding none."""
+        return tuple(self.texts.of(token) if token >= 0 else "" for token in token_ids)
+
     def _wanted_logits(self, logits: Tensor) -> Tensor:
         """The rows of `_sampled`: all, but for rows of prompts and of requests dropped since."""
-        if len(self._sampled) == len(logits):
-            return logits
-        return logits[[item.logits_row for item in self._sampled]]
+        rows = [row for item in self._sampled for row in item.logits_rows]
+        return logits if len(rows) == len(logits) else logits[rows]
 
-    def _sampling_row(self, request_id: str) -> SamplingRow:
-        state = self.requests[request_id]
-        return SamplingRow(
-            params=state.sampling_params,
-            seed=state.seed,
-            output_index=len(state.token_ids) - state.num_prompt_tokens,
-            eos_token_ids=self.model.eos_token_ids,
-            counts=state.counts,
-        )
+    def _sampling_rows(self, item: SampledRows) -> list[SamplingRow]:
+        """One for each row: each counts the drafts before it as if they were accepted."""
+        state, drafts = self.requests[item.request_id], item.draft_token_ids
+        counts = state.counts
+        num_output = len(state.token_ids) - state.num_prompt_tokens
+        return [
+            SamplingRow(
+                params=state.sampling_params,
+                seed=state.seed,
+                output_index=num_output + place,
+                eos_token_ids=self.model.eos_token_ids,
+                counts=counts.followed_by(drafts[:place]) if counts and place else counts,
+                draft=draft if draft >= 0 else None,
+            )
+            for place, draft in enumerate((*drafts, NO_DRAFT))
+        ]
 
     def _end_step(self) -> None:
         self._scheduled, self._inputs, self._logits = (), None, None

@@ -39,6 +39,14 @@ class TokenCounts:
         """One more token of the output."""
         self.in_output[token] = self.in_output.get(token, 0) + 1
 
+    def followed_by(self, tokens: Sequence[int]) -> TokenCounts:
+        """What they would be with more tokens of the output; these stay as they are."""
+        counts = TokenCounts((), ())
+        counts.in_output = self.in_output.copy()
+        for token in tokens:
+            counts.add(token)
+        return counts
+
 
 class SamplingRow(NamedTuple):
     """What one row of logits is sampled with."""
@@ -48,14 +56,20 @@ class SamplingRow(NamedTuple):
     output_index: int  # tokens that the request has generated
     eos_token_ids: tuple[int, ...]
     counts: TokenCounts | None = None  # where there are penalties
+    draft: int | None = None  # proposed for this place, to be shown among the candidates
 
 
 class Candidates(NamedTuple):
-    """The tokens that stood to be chosen: the model's most probable, and the chosen one."""
+    """The tokens that stood to be chosen: the model's most probable, the chosen one, a draft."""
 
     token_ids: tuple[int, ...]  # by probability to the model, the most probable first
     probabilities: tuple[float, ...]  # the model's own
     drawn_from: tuple[float, ...]  # in what the token was drawn from, 0: forbidden; () if greedy
+
+    def chances(self, token: int) -> tuple[float, float | None]:
+        """Of one of them: the model's own probability, and that in what was drawn from."""
+        place = self.token_ids.index(token)
+        return self.probabilities[place], self.drawn_from[place] if self.drawn_from else None
 
 
 class Sampled(NamedTuple):
@@ -159,21 +173,38 @@ def describe(
     asked = [row.params.logprobs for row in rows]
     found = most_probable(raw, tokens, max(NUM_CANDIDATES, *(count or 0 for count in asked)))
     at = ranks(raw, tokens) if any(count is not None for count in asked) else []
+    of_drafts = draft_logprobs(raw, rows)
     sampled = []
     for i, (token, count) in enumerate(zip(tokens, asked, strict=True)):
         own, top = found.own[i], found.top[i]
         logprobs = None if count is None else TokenLogprobs(token, own, at[i], top[:count])
-        sampled.append(Sampled(token, candidates(token, own, top, drawn_from.get(i)), logprobs))
+        more = ((token, own), *of_drafts.get(i, ()))
+        sampled.append(Sampled(token, candidates(top, more, drawn_from.get(i)), logprobs))
     return sampled
 
 
+def draft_logprobs(
+    raw: Tensor, rows: Sequence[SamplingRow]
+) -> dict[int, tuple[tuple[int, float], ...]]:
+    """The draft of each row that has one, with its log-probability, by the number of the row."""
+    drafts = {i: row.draft for i, row in enumerate(rows) if row.draft is not None}
+    if not drafts:
+        return {}
+    found = most_probable(raw[list(drafts)], list(drafts.values()), 0)
+    return {i: ((draft, own),) for (i, draft), own in zip(drafts.items(), found.own, strict=True)}
+
+
 def candidates(
-    token: int, logprob: float, top: tuple[tuple[int, float], ...], drawn_from: Tensor | None
+    top: tuple[tuple[int, float], ...],
+    more: Sequence[tuple[int, float]],
+    drawn_from: Tensor | None,
 ) -> Candidates:
-    """The first of `top`, and the chosen token after them where it is none of them."""
-    shown = top[:NUM_CANDIDATES]
-    if all(token != other for other, _ in shown):
-        shown = (*shown, (token, logprob))
+    """The first of `top`, and after them those of `more` that are none of them: pairs of token
+    and log-probability."""
+    shown = list(top[:NUM_CANDIDATES])
+    for token, logprob in more:
+        if all(token != other for other, _ in shown):
+            shown.append((token, logprob))
     ids = [other for other, _ in shown]
     return Candidates(
         tuple(ids),

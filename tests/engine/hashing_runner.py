@@ -17,10 +17,12 @@ from typing import Any
 import torch
 
 from engine.config import EngineConfig, SamplingParams
+from engine.detokenizer import TokenTexts
 from engine.model_loader import LoadedModel
 from engine.model_runner import ModelRunner
 from engine.outputs import TokenLogprobs
 from engine.sampler import Candidates, Sampled, SamplingRow, request_seed
+from engine.spec_decode.ngram_proposer import NgramProposer
 from engine.trace import Trace
 
 EOS = 2
@@ -64,6 +66,8 @@ class HashingRunner(ModelRunner):
         self.model, self.config, self.trace = model, config, trace
         self.device = torch.device("cpu")
         self.sampler = HashingSampler()  # type: ignore[assignment]
+        self.proposer = NgramProposer.of(config)
+        self.texts = TokenTexts(model.tokenizer)
         self.requests = {}
         self._graphs_told, self._graphs_to_tell = {}, {}
         self._dispatch = None
@@ -115,6 +119,9 @@ class HashingRunner(ModelRunner):
 
     def _log_sampled(self, request_id: str, row: SamplingRow, sampled: Sampled) -> None:
         """There are no candidates."""
+
+    def _log_verified(self, item: Any, kept: Any) -> None:
+        """There are no probabilities."""
 
 
 class HashingSampler:

@@ -36,6 +36,8 @@ COMPONENT_CODE: dict[str, tuple[Code, ...]] = {
         Code("engine/model_runner.py", "ModelRunner"),
         Code("engine/input_batch.py", "CachedRequestState"),
         Code("engine/sampler.py", "Sampler"),
+        Code("engine/rejection_sampler.py", "verify"),
+        Code("engine/spec_decode/ngram_proposer.py", "NgramProposer"),
     ),
     "cuda-graph": (Code("engine/cuda_graph/dispatcher.py", "CudagraphDispatcher"),),
     "paged-attn": (Code("engine/paged_attention/torch_backend.py", "TorchPagedAttention"),),

@@ -123,6 +123,15 @@ export const FACTS = {
   kv_written: { num_tokens: "n", num_bytes: "n" },
   pages_read: { request: "s", blocks: "N", num_tokens: "n", num_bytes: "n" },
   heads_grouped: { num_attention_heads: "n", num_kv_heads: "n", kv_bytes_per_token: "n" },
+  drafts_verified: {
+    request: "s",
+    drafts: "N",
+    texts: "S",
+    position: "n",
+    num_accepted: "n",
+    probabilities: "N",
+    drawn_from: "N",
+  },
   token_sampled: {
     request: "s",
     token: "n",
@@ -131,6 +140,14 @@ export const FACTS = {
     texts: "S",
     probabilities: "N",
     drawn_from: "N",
+  },
+  drafts_proposed: {
+    request: "s",
+    drafts: "N",
+    texts: "S",
+    position: "n",
+    matched_at: "n",
+    num_matched: "n",
   },
   tokens_returned: { num_tokens: "n" },
   token_appended: { request: "s", token: "n", num_tokens: "n" },
@@ -172,6 +189,8 @@ const CHECKS = {
 
 /** @type {Record<string, string[]>} lists of one event that go together, item by item */
 const PARALLEL = {
+  drafts_proposed: ["drafts", "texts"],
+  drafts_verified: ["drafts", "texts"],
   graph_captured: ["first_layers", "last_layers", "kinds", "operations"],
   inputs_prepared: ["input_ids", "positions", "slot_mapping"],
   modules_timed: ["kinds", "calls", "durations_us"],

@@ -117,7 +117,13 @@ export const EVENT_PHRASES = {
   heads_grouped: (f) =>
     `${does(f.num_attention_heads, "query head", "shares", "share")} ` +
     `${plural(f.num_kv_heads, "KV head")}, ${bytes(f.kv_bytes_per_token)} of KV a token`,
+  drafts_verified: (f) =>
+    `${f.num_accepted} of ${f.request}'s ${plural(f.drafts.length, "draft")} ` +
+    `${are(f.num_accepted)} accepted${verdictWords(f)}`,
   token_sampled: (f) => `${sampledToken(f)} ${howSampled(f)} for ${f.request}`,
+  drafts_proposed: (f, e) =>
+    `${plural(f.drafts.length, "draft")} for ${f.request}: ${quote(f.texts.join(""))}, which ` +
+    `followed when its last ${plural(f.num_matched, "token")} stood at ${f.matched_at}${took(e)}`,
   tokens_returned: (f) =>
     `${does(f.num_tokens, "sampled token", "goes", "go")} back to the scheduler`,
   token_appended: (f) =>
@@ -166,6 +172,18 @@ export function uncomputedWords(f) {
   const all = f.uncomputed.length === f.blocks.length;
   const which = `${blockList(f.uncomputed)} ${f.uncomputed.length === 1 ? "was" : "were"}`;
   return all ? ", never computed" : `, of which ${which} never computed`;
+}
+
+/**
+ * What was kept, and what ended it. @param {any} f of drafts_verified
+ */
+function verdictWords(f) {
+  const kept = f.texts.slice(0, f.num_accepted).join("");
+  const words = kept ? [quote(kept)] : [];
+  if (f.num_accepted === f.drafts.length) words.push("and there is a bonus token");
+  else if (f.drafts[f.num_accepted] < 0) words.push("the next is padding");
+  else words.push(`${quote(tokenName(f.texts[f.num_accepted]))} is not what the model chooses`);
+  return `: ${words.join(", ")}`;
 }
 
 /** @param {any} f of token_sampled */
