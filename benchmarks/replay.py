@@ -16,6 +16,7 @@ from benchmarks.harness.pairs import by_turns
 from engine.cuda_graph import CudagraphMode
 from engine.model_loader import LoadedModel, load_model
 from engine.model_loader.fetch import DEFAULT_MODEL
+from engine.model_loader.loader import WeightBytes
 from engine.model_loader.tiny import TINY_MODEL, tiny_llama
 
 BATCHES = (1, 2, 4, 8)
@@ -50,8 +51,8 @@ def launch_bound_model() -> LoadedModel:
     """Many layers with little to compute in each: the calls cost more than the arithmetic."""
     tiny = load_model(TINY_MODEL)
     model = tiny_llama(num_layers=LAUNCH_BOUND_LAYERS)
-    weights = sum(weight.nbytes for weight in model.parameters())
-    return replace(tiny, model=model, num_layers=LAUNCH_BOUND_LAYERS, weight_bytes=weights)
+    weights = WeightBytes.of(model)._asdict()
+    return replace(tiny, model=model, num_layers=LAUNCH_BOUND_LAYERS, **weights)
 
 
 def compare(

@@ -216,7 +216,7 @@ class ModelRunner:
             ForwardRun(batch.num_tokens, len(self._scheduled), model.num_layers),
             duration_us=times.total_us,
         )
-        log(WeightsRead(model.weight_bytes))
+        log(WeightsRead(model.read_bytes))
         log(ModulesTimed(times.kinds, times.calls, times.durations_us))
         log(
             AttentionRun(forward.attention, model.num_layers, batch.num_tokens),

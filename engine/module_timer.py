@@ -15,6 +15,8 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
+from engine.layers import PackedLinear
+
 # In the order of the page. `other` is all that is no module: rotary embedding, residual sums and
 # the calls themselves.
 KINDS = ("embed", "norm", "qkv_proj", "attention", "o_proj", "mlp", "lm_head", "other")
@@ -149,7 +151,7 @@ def timed_in_layer(child: nn.Module) -> Iterator[tuple[nn.Module, str]]:
         for name, module in child.named_modules():
             if is_norm(module):
                 yield module, "norm"
-            elif isinstance(module, nn.Linear | Conv1D):
+            elif isinstance(module, nn.Linear | Conv1D | PackedLinear):
                 last = name.rsplit(".", 1)[-1]
                 yield module, "o_proj" if last in _OUTPUT_PROJECTIONS else "qkv_proj"
     elif not isinstance(child, nn.Dropout):

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
@@ -149,8 +150,11 @@ class RecordedAttention:
 
 
 def tensors(tree: Any) -> list[Tensor]:
-    """All tensors in nested lists, tuples and dicts."""
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
+    """All tensors in nested lists, tuples and dicts, but for packed weights: they have no storage
+    that could be told, and never change.
+    """
+    leaves = (leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor))
+    return [leaf for leaf in leaves if leaf.layout == torch.strided]
 
 
 def storage_of(tensor: Tensor) -> int:

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from engine.config import ConfigError, EngineConfig
 from engine.memory import free_bytes
-from engine.model_loader.loader import LoadedModel, weight_bytes
+from engine.model_loader.loader import LoadedModel, WeightBytes
 
 if TYPE_CHECKING:
     import torch
@@ -94,7 +94,7 @@ def _converted(model: LoadedModel, name: str) -> LoadedModel:
             f"dtype: there is not enough memory for the weights in {name}; set it to auto to run "
             "those that are loaded"
         ) from None
-    return dataclasses.replace(model, model=converted, weight_bytes=weight_bytes(converted))
+    return dataclasses.replace(model, model=converted, **WeightBytes.of(converted)._asdict())
 
 
 def _copy_in(model: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
@@ -104,8 +104,15 @@ def _copy_in(model: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
     """
     from torch import nn
 
+    from engine.layers import PackedLinear
+
     # What a deep copy finds here it takes instead of a copy: the fp32 weights are never doubled.
-    instead = {id(p): nn.Parameter(p.to(dtype), requires_grad=False) for p in model.parameters()}
+    instead: dict[int, nn.Module | nn.Parameter] = {
+        id(p): nn.Parameter(p.to(dtype), requires_grad=False) for p in model.parameters()
+    }
+    for module in model.modules():
+        if isinstance(module, PackedLinear):
+            instead[id(module)] = module.in_dtype(dtype, instead)
     copied = copy.deepcopy(model, instead)
     copied.config.dtype = dtype
     for module in copied.modules():  # the hooks belong to the original's timer

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.model_loader.fetch import (
     DEFAULT_MODEL,
@@ -47,7 +47,8 @@ class LoadedModel:
     hidden_size: int
     vocab_size: int
     longest_token: int  # characters; no token stands for more text
-    weight_bytes: int  # measured; a tied embedding counts once
+    weight_bytes: int  # measured; a tied embedding counts once, and once more where it is packed
+    read_bytes: int  # of them, what a forward reads as a whole
 
 
 def load_model(
@@ -60,6 +61,8 @@ def load_model(
     `progress` is called in the caller's thread and should return quickly; its last stage is
     "ready". Raises ModelError, whose text is meant for the user.
     """
+    from engine.layers import pack_linears
+
     report = progress or _ignore
     name = name or os.environ.get("MODEL") or DEFAULT_MODEL
     if name.lower() == DEFAULT_MODEL.lower():
@@ -73,6 +76,8 @@ def load_model(
         model, tokenizer = _tiny(attn_implementation)
     else:
         model, tokenizer = _load_named(name, report, attn_implementation)
+    model.requires_grad_(False)
+    pack_linears(model)
     loaded = _describe(name, model, tokenizer)
     report(Progress("ready", 1, 1, ""))
     return loaded
@@ -246,7 +251,7 @@ def _describe(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerB
         hidden_size=config.hidden_size,
         vocab_size=config.vocab_size,
         longest_token=max(map(len, tokenizer.get_vocab())),
-        weight_bytes=weight_bytes(model),
+        **WeightBytes.of(model)._asdict(),
     )
 
 
@@ -274,6 +279,28 @@ def _max_model_len(config: Any, tokenizer: PreTrainedTokenizerBase) -> int:
     return 2048
 
 
-def weight_bytes(model: PreTrainedModel) -> int:
-    """Every parameter's bytes, those that share their memory (a tied embedding) once."""
-    return sum({weight.data_ptr(): weight.nbytes for weight in model.parameters()}.values())
+class WeightBytes(NamedTuple):
+    """What a model's weights take, and what of them a forward reads from end to end."""
+
+    weight_bytes: int
+    read_bytes: int
+
+    @classmethod
+    def of(cls, model: PreTrainedModel) -> WeightBytes:
+        """Measured. Parameters that share their memory (a tied embedding) count once."""
+        from torch import nn
+
+        from engine.layers import PackedLinear
+
+        plain = {weight.data_ptr(): weight.nbytes for weight in model.parameters()}
+        total = sum(plain.values())
+        looked_up: dict[int, int] = {}  # of an embedding a forward takes only rows
+        for module in model.modules():
+            if isinstance(module, PackedLinear):
+                total += module.packed_bytes
+            elif isinstance(module, nn.Embedding):
+                looked_up[module.weight.data_ptr()] = module.weight.nbytes
+        head: Any = model.get_output_embeddings()
+        if not isinstance(head, PackedLinear):
+            looked_up.pop(head.weight.data_ptr(), None)  # tied: it reads the whole of it
+        return cls(total, total - sum(looked_up.values()))

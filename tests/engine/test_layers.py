@@ -1,0 +1,115 @@
+"""Packed layers: what the model computes stays, its weights are there once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import linear
+from transformers.pytorch_utils import Conv1D
+
+from engine.config import EngineConfig
+from engine.events import GraphReplayed, WeightsRead
+from engine.layers import PackedLinear, pack_linears
+from engine.layers.linear import can_pack
+from engine.model_loader import LoadedModel
+from engine.model_loader.dtypes import in_dtype
+from engine.model_loader.loader import WeightBytes
+from tests.engine.test_cuda_graph import comparing
+from tests.engine.test_paged_attention import LENGTHS, PagedSequences
+from tests.engine.tiny_configs import CONFIGS, plain_greedy, plain_logits, tiny
+
+pytestmark = pytest.mark.skipif(not can_pack(torch.float32), reason="this torch has no oneDNN")
+
+
+def packed_tiny(name: str) -> LoadedModel:
+    """A model with all its linear layers packed, however small they are."""
+    model = tiny.__wrapped__(name)
+    pack_linears(model.model, smallest=0)
+    return replace(model, **WeightBytes.of(model.model)._asdict())
+
+
+def count(model: LoadedModel, *kinds: type[nn.Module]) -> int:
+    return sum(type(module) in kinds for module in model.model.modules())
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_architecture_gives_the_logits_of_plain_transformers(name: str) -> None:
+    model, plain = packed_tiny(name), tiny(name)
+    # GPT-2 names the weight of some layers itself, where it draws them at random.
+    left = 6 if name == "gpt2" else 0
+    assert count(model, PackedLinear) == count(plain, nn.Linear, Conv1D) - left > 0
+    sequences = PagedSequences(model, LENGTHS)
+    for rows, tokens in zip(sequences.run(), sequences.tokens, strict=True):
+        torch.testing.assert_close(rows, plain_logits(plain, tokens), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma2"])
+def test_replays_equal_the_forward_to_the_bit_and_the_text_is_the_plain_model_s(name: str) -> None:
+    engine = comparing(packed_tiny(name))
+    for i in range(3):
+        engine.add(f"r{i}", [5 + i, 6, 7], max_tokens=6)
+    outputs = engine.run()
+    assert engine.runner.compared == len(engine.facts(GraphReplayed)) == 5
+    for i in range(3):
+        assert outputs[f"r{i}"] == plain_greedy(tiny(name), [5 + i, 6, 7], 6)
+
+
+@pytest.mark.parametrize("shape", [(192, 576), (48, 33), (1030, 64)])
+def test_a_row_is_the_same_in_any_company(shape: tuple[int, int]) -> None:
+    weight, x = torch.randn(*shape), torch.randn(1, 40, shape[1])
+    layer = PackedLinear(weight, nn.Parameter(torch.randn(shape[0])), None)
+    whole = layer(x)
+    torch.testing.assert_close(whole, linear(x, weight, layer.bias), atol=1e-4, rtol=1e-4)
+    for rows in (2, 3, 4, 7, 16, 33):
+        assert torch.equal(layer(x[:, :rows]), whole[:, :rows])
+
+
+def test_rows_may_lie_apart() -> None:
+    layer = PackedLinear(torch.randn(16, 8), None, None)
+    wide = torch.randn(2, 5, 16)
+    for x in (wide[..., :8], wide[..., ::2], wide.transpose(0, 1)[..., 8:]):
+        assert torch.equal(layer(x), layer(x.contiguous()))
+
+
+def test_weights_are_there_once_and_a_tied_embedding_twice() -> None:
+    plain, model = tiny("gemma"), packed_tiny("gemma")  # tied
+    embedding = plain.model.get_input_embeddings().weight.nbytes  # type: ignore[operator,union-attr]
+    packed = [m for m in model.model.modules() if isinstance(m, PackedLinear)]
+    filled_up = sum(m.packed_bytes - 4 * m.in_features * m.out_features for m in packed)
+    assert filled_up >= 0  # much of these tiny ones: a block is 48 or 64 rows
+    assert model.weight_bytes == plain.weight_bytes + embedding + filled_up
+    assert (plain.read_bytes, model.read_bytes) == (
+        plain.weight_bytes,
+        model.weight_bytes - embedding,
+    )
+    assert model.model.lm_head.weight is model.model.model.embed_tokens.weight
+    engine = comparing(model)
+    engine.add("r", [5, 6, 7], max_tokens=1)
+    engine.run()
+    assert engine.facts(WeightsRead) == [WeightsRead(model.read_bytes)]
+
+
+def test_small_layers_and_what_is_more_than_called_stay() -> None:
+    model: Any = tiny.__wrapped__("llama")
+    pack_linears(model.model)
+    assert count(model, PackedLinear) == 0
+    pack_linears(model.model, smallest=64 * 32)
+    assert count(model, PackedLinear) == 3 * 3 + 1  # gate, up and down, and the head
+    mixture: Any = tiny.__wrapped__("qwen3_moe")
+    pack_linears(mixture.model, smallest=0)
+    assert not isinstance(mixture.model.model.layers[0].mlp.gate, PackedLinear)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_another_dtype_is_made_of_packed_weights(dtype: str) -> None:
+    model, config = packed_tiny("gemma"), EngineConfig.parse({"dtype": dtype})
+    made, wanted = in_dtype(model, config), in_dtype(tiny("gemma"), config)
+    kind = PackedLinear if can_pack(getattr(torch, dtype)) else nn.Linear
+    assert type(made.model.lm_head) is type(made.model.model.layers[0].mlp.up_proj) is kind
+    assert made.model.lm_head.weight is made.model.model.embed_tokens.weight
+    error = plain_logits(made, [5, 6, 7]) - plain_logits(wanted, [5, 6, 7])
+    assert float(error.abs().max()) < 0.05 * float(plain_logits(wanted, [5, 6, 7]).abs().max())
