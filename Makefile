@@ -30,7 +30,7 @@ test: test-environment model
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy engine views lessons benchmarks
-	@.venv/bin/python -m pytest -n 2 --dist loadfile $(ARGS)
+	@.venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 bench: test-environment model
 	@.venv/bin/python -m benchmarks $(ARGS)

@@ -26,7 +26,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # and ask no Hub
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # Playwright leaves an event loop running in this thread for as long as its browser lives, and
-    # asyncio.run() refuses to start a second one: tests with a browser come after all others.
+    # asyncio.run() refuses to start a second one: tests with a browser come after all others. (So
+    # they do in each worker, as long as xdist leaves the files in this order.)
     items.sort(key=lambda item: "browser" in getattr(item, "fixturenames", ()))
     gpu_items = [item for item in items if item.get_closest_marker("gpu")]
     if gpu_items:
