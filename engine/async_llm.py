@@ -382,6 +382,10 @@ class AsyncLLM:
         """`check_integrity`, awaited."""
         return await self.call_async(self._check_integrity)
 
+    async def look_async(self, look: Callable[[EngineCore], T]) -> T:
+        """What `look` finds in the engine between two phases; it must change nothing."""
+        return await self.call_async(lambda: self._look(look))
+
     async def reset_async(self, config: EngineConfig | None = None) -> EngineStatus:
         """`reset`, awaited."""
         return await self.call_async(lambda: self._reset(config))
@@ -692,6 +696,14 @@ class AsyncLLM:
         while self.core.step_phase() is not Phase.OUTPUT and whole_step:
             self._check_integrity()
         self._check_integrity()
+
+    def _look(self, look: Callable[[EngineCore], T]) -> T:
+        self._check_usable()
+        self.core.rest()
+        try:
+            return look(self.core)
+        finally:
+            self._queue_turn()  # the executor was held
 
     def _check_integrity(self) -> IntegrityChecked:
         """Also of an engine that failed: there it is most wanted."""

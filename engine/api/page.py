@@ -15,6 +15,7 @@ from engine.api.access import bearer_key, check_key, engine_of, keyed_router
 from engine.api.commands import command_routes, describe_status
 from engine.api.errors import create_app
 from engine.api.event_stream import Tickets, log_routes
+from engine.api.kernels import kernel_routes
 from engine.api.protocol import NoBody
 from engine.sessions import SHARED_KEY, Sessions
 
@@ -24,6 +25,7 @@ def create_page_api(sessions: Sessions) -> FastAPI:
     app = create_app("Glassbox: the page's API", "/api")
     app.include_router(session_routes(sessions))
     app.include_router(command_routes(sessions))
+    app.include_router(kernel_routes(sessions))
     app.include_router(log_routes(sessions, Tickets()))
     return app
 

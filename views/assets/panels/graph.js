@@ -11,6 +11,7 @@ import { HistoryStrip } from "./graph_history.js";
 import { model } from "./graph_model.js";
 import { pagesParts } from "./graph_pages.js";
 import { timesParts } from "./graph_times.js";
+import { KernelRoom } from "./kernel_room.js";
 import { Sentence, Twin, redrawOnChange, remake, section } from "./parts.js";
 
 /** @import { Store } from "../core/store.js" */
@@ -29,6 +30,7 @@ class GraphPanel {
     this.times = el("div", { class: "gbp-where" });
     this.pages = el("div");
     this.heads = el("div");
+    this.kernel = new KernelRoom(store, () => this.redraw.again());
     this.stripEmpty = el("p", { class: "gbp-more" });
     this.batch = section(
       "The batch: one row a token, requests one after the other",
@@ -60,6 +62,7 @@ class GraphPanel {
         section("What attention read", "pages", this.pages),
         section("Query heads that share a KV head", "heads", this.heads),
       ),
+      section("Kernel room: one layer's attention, page by page", "kernel", this.kernel.element),
       this.past,
       this.twin.element,
     );
@@ -68,12 +71,14 @@ class GraphPanel {
     this.redraw = redrawOnChange(this.element, (force) => this.update(force), [
       this.pages,
       this.heads,
+      this.kernel.left,
+      this.kernel.right,
     ]);
   }
 
   update(force = false) {
     const { store } = this;
-    const key = `${momentKey(store)} ${store.selection?.request}`;
+    const key = `${momentKey(store)} ${store.selection?.request} ${store.whyNoCommand}`;
     if (!force && key === this.key) return;
     this.key = key;
     const data = model(store);
@@ -97,6 +102,10 @@ class GraphPanel {
     this.stripEmpty.hidden = data.batch !== null;
     this.drawPages(data, colours);
     this.drawHeads(data, colours);
+    this.kernel.update(data, colours, {
+      left: this.redraw.size(this.kernel.left).width,
+      right: this.redraw.size(this.kernel.right).width,
+    });
     this.strip.plane.label(batchLabel(data));
     this.history.plane.label(
       `${plural(data.history.length, "step")}, the cursor is in step ${data.step}. ` +
@@ -137,6 +146,7 @@ class GraphPanel {
 
   destroy() {
     this.redraw.destroy();
+    this.kernel.destroy();
     this.twin.destroy();
     this.element.remove();
   }

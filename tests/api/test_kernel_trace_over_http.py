@@ -1,0 +1,65 @@
+"""POST /api/engine/kernel_trace over real HTTP: what it gives, and what it refuses in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.config import SamplingParams
+from tests.api.live_server import Server
+
+ADDRESS = "/api/engine/kernel_trace"
+
+
+def test_a_trace_comes_once_attention_has_run(server: Server) -> None:
+    pytest.importorskip("triton")
+    key, engine = server.session()
+    with server.client(key) as client:
+        engine.submit("hello", SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True))
+        early = client.post(ADDRESS, json={"request": "r0"})
+        assert early.status_code == 409 and early.json()["error"]["code"] == "nothing_run"
+        engine.step()
+        engine.step()
+        found = client.post(ADDRESS, json={"request": "r0", "layer": 3, "kv_head": 1, "step": 1})
+        assert found.status_code == 200, found.text
+        trace = found.json()
+        assert (trace["step"], trace["layer"], trace["kv_head"]) == (1, 3, 1)
+        assert [v["block"] for v in trace["programs"][0]["visits"]] == trace["blocks"]
+        assert trace["difference"] < 1e-5
+
+        engine.reset()
+        gone = client.post(ADDRESS, json={"request": "r0"})
+        assert gone.status_code == 409 and "no forward has run yet" in gone.text
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "param"),
+    [
+        ({}, 400, "request"),
+        ({"request": "r9"}, 404, "request"),
+        ({"request": "r0", "layer": 77}, 404, "layer"),
+        ({"request": "r0", "kv_head": -1}, 404, "kv_head"),
+        ({"request": "r0", "step": 12}, 404, "step"),
+        ({"request": "r0", "layer": "2"}, 400, "layer"),
+        ({"request": "r0", "head": 2}, 400, "head"),
+    ],
+)
+def test_what_cannot_be_traced_is_named(
+    server: Server, body: dict[str, Any], status: int, param: str
+) -> None:
+    key, engine = server.session()
+    engine.submit("hello")
+    engine.step()
+    with server.client(key) as client:
+        answer = client.post(ADDRESS, json=body)
+    assert answer.status_code == status, answer.text
+    assert answer.json()["error"]["param"] == param
+    assert "Traceback" not in answer.text
+
+
+def test_strangers_and_the_shared_engine_get_none(server: Server) -> None:
+    with server.client("gb-nobody") as client:
+        assert client.post(ADDRESS, json={"request": "r0"}).status_code == 401
+    with server.client() as client:
+        assert client.post(ADDRESS, json={"request": "r0"}).status_code == 403

@@ -1,0 +1,118 @@
+// @ts-check
+/** The kernel room, in words: what was traced, how it came about, what each turn read. */
+import { bytes, count, list, plural } from "./format.js";
+
+/**
+ * @typedef {{block: number, key_bytes: number, value_bytes: number,
+ *   maximum: (number|null)[], total: (number|null)[], norm: (number|null)[]}} Visit
+ *   one page; after it, what each row of the program holds
+ * @typedef {{grid: number[], first_row: number, num_rows: number, visits: Visit[]}} Program
+ * @typedef {{request: string, step: number, layer: number, kv_head: number,
+ *   query_heads: number[], num_kv_heads: number, head_dim: number, kv_itemsize: number,
+ *   block_size: number, num_blocks: number, blocks: number[], seq_len: number,
+ *   first_position: number, num_rows: number, backend: string, kv_difference: number,
+ *   kernel: string, programs: Program[], difference: number, seconds: number}} KernelTrace
+ *   as POST /api/engine/kernel_trace has it
+ * @typedef {{name: string, kind: "measured"|"derived", how: string, bytes: number,
+ *   own: boolean}} BytesRow
+ */
+
+export const TRACED_HOW = "the addresses that the kernel loaded from, in Triton's interpreter";
+
+/** @param {Visit} visit */
+export function bytesOf(visit) {
+  return visit.key_bytes + visit.value_bytes;
+}
+
+/** @param {Visit[]} visits */
+export function bytesOfAll(visits) {
+  return visits.reduce((sum, visit) => sum + bytesOf(visit), 0);
+}
+
+/** What was traced, in a sentence. @param {KernelTrace} trace */
+export function tracedWords(trace) {
+  const { programs, query_heads: heads, num_rows: rows } = trace;
+  const visits = programs.flatMap((program) => program.visits);
+  const what =
+    rows === 1
+      ? "1 new token"
+      : `${plural(rows, "token")} of a prefill chunk, positions ${trace.first_position} to ` +
+        `${trace.first_position + rows - 1}`;
+  const asked =
+    heads.length === 1 ? `query head ${heads[0]}` : `query heads ${list(heads.map(String), 16)}`;
+  const who = programs.length === 1 ? "One program" : plural(programs.length, "program");
+  return (
+    `${who} of ${trace.kernel} attended for ${trace.request} (${what}) in layer ${trace.layer} ` +
+    `of step ${trace.step}: KV head ${trace.kv_head}, which ${asked} ` +
+    `${heads.length === 1 ? "has" : "share"}; ${plural(visits.length, "page")} read, ` +
+    `${bytes(bytesOfAll(visits))}.`
+  );
+}
+
+/** The program's own rows. @param {KernelTrace} trace @param {Program} program */
+export function programWords(trace, { grid, first_row, num_rows, visits }) {
+  const first = trace.first_position + first_row;
+  const where =
+    num_rows === 1 ? `position ${first}` : `positions ${first} to ${first + num_rows - 1}`;
+  return `Program (${grid.join(", ")}): ${where}, ${plural(visits.length, "page")}`;
+}
+
+/** Tokens of context in a page. @param {KernelTrace} trace @param {number} block */
+export function tokensIn(trace, block) {
+  const page = trace.blocks.indexOf(block);
+  return Math.max(0, Math.min(trace.block_size, trace.seq_len - page * trace.block_size));
+}
+
+/**
+ * Where a program stands after so many pages.
+ * @param {KernelTrace} trace @param {Program} program @param {number} at
+ */
+export function standWords(trace, program, at) {
+  const { visits } = program;
+  if (at === 0) return `Nothing read yet: ${plural(visits.length, "page")} to go.`;
+  const visit = visits[at - 1];
+  const page = trace.blocks.indexOf(visit.block);
+  return (
+    `Read ${count(at)} of ${count(visits.length)}: entry ${page} of the block table is block ` +
+    `${visit.block}, ${plural(tokensIn(trace, visit.block), "token")}, ${bytes(bytesOf(visit))}; ` +
+    `${bytes(bytesOfAll(visits.slice(0, at)))} so far.`
+  );
+}
+
+/**
+ * What the traced programs read, and what they would with other numbers of KV heads.
+ * @param {KernelTrace} trace @returns {BytesRow[]}
+ */
+export function bytesRows(trace) {
+  const { programs, head_dim: dim, kv_itemsize: size, num_kv_heads: kv, query_heads } = trace;
+  const visits = programs.flatMap((program) => program.visits);
+  const tokens = visits.reduce((sum, visit) => sum + tokensIn(trace, visit.block), 0);
+  const query = query_heads.length * kv;
+  const derived = (/** @type {string} */ name, /** @type {number} */ heads) => ({
+    name: `${name}, ${plural(heads, "KV head")}`,
+    kind: /** @type {const} */ ("derived"),
+    how:
+      `2 (K and V) × ${plural(tokens, "token")} in the pages read × ${dim} × ` +
+      `${plural(size, "byte")} × ${plural(heads, "KV head")}`,
+    bytes: 2 * tokens * dim * size * heads,
+    own: heads === kv,
+  });
+  const grouped = kv > 1 && kv < query ? [derived("GQA", kv)] : [];
+  return [
+    {
+      name: `KV head ${trace.kv_head}, traced`,
+      kind: "measured",
+      how: TRACED_HOW,
+      bytes: bytesOfAll(visits),
+      own: false,
+    },
+    derived("MQA", 1),
+    ...grouped,
+    ...(query > 1 ? [derived("MHA", query)] : []),
+  ];
+}
+
+/** A difference as the page shows it. @param {number} difference */
+export function differenceText(difference) {
+  return difference === 0 ? "0" : difference.toExponential(1);
+}
