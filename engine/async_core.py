@@ -20,7 +20,7 @@ from contextlib import suppress
 
 from engine.async_scheduler import AsyncScheduler
 from engine.config import EngineConfig
-from engine.core import NO_TOKENS, EngineCore, OutputSink, Runner
+from engine.core import NO_TOKENS, NOT_RUN_YET, EngineCore, OutputSink, Runner
 from engine.engine_thread import EngineThread, EngineThreadStopped
 from engine.events import STEP_PHASES, Phase
 from engine.outputs import SchedulerOutput
@@ -123,6 +123,11 @@ class AsyncEngineCore(EngineCore):
     def is_still(self) -> bool:
         """Whether the executor is at rest."""
         return self._job is None
+
+    @property
+    def not_run(self) -> list[SchedulerOutput]:
+        """Batches whose forward has not run."""
+        return [step.output for step in self.in_flight if step.next_phase in NOT_RUN_YET]
 
     @property
     def unprepared(self) -> list[SchedulerOutput]:

@@ -29,6 +29,7 @@ from engine.events import (
     STEP_PHASES,
     EngineFailed,
     IntegrityChecked,
+    KVCacheCompared,
     MemorySized,
     Phase,
     PromptTextTooLong,
@@ -330,6 +331,14 @@ class AsyncLLM:
         """Check all rules of `engine/integrity.py` now, between two phases, and log what came."""
         return self.thread.call(self._check_integrity)
 
+    def compare_kv(self, request_id: str) -> KVCacheCompared | None:
+        """Run a request again with K and V in fp32, and log what rounding made of it.
+
+        Between two phases; nothing but the log changes. One that has ended is compared as long as
+        the state has it. None: there is no such request. Raises EngineError.
+        """
+        return self._in_turn(lambda: self._compare_kv(request_id))
+
     def reset_prefix_cache(self) -> bool:
         """Forget all cached content; False while requests hold blocks."""
         return self.thread.call(self._reset_prefix_cache)
@@ -385,6 +394,10 @@ class AsyncLLM:
     async def look_async(self, look: Callable[[EngineCore], T]) -> T:
         """What `look` finds in the engine between two phases; it must change nothing."""
         return await self.call_async(lambda: self._look(look))
+
+    async def compare_kv_async(self, request_id: str) -> KVCacheCompared | None:
+        """`compare_kv`, awaited."""
+        return await asyncio.wrap_future(self.thread.turn(lambda: self._compare_kv(request_id)))
 
     async def reset_async(self, config: EngineConfig | None = None) -> EngineStatus:
         """`reset`, awaited."""
@@ -717,6 +730,23 @@ class AsyncLLM:
         self._queue_turn()  # the executor was held
         return facts
 
+    def _compare_kv(self, request_id: str) -> KVCacheCompared | None:
+        from engine.kv_error import compare_kv  # torch is imported only now
+
+        self._check_usable()
+        request = self.core.find_request(request_id)
+        if request is None:
+            return None
+        self.core.rest()
+        began = time.perf_counter()
+        try:
+            facts = compare_kv(self.model, self.core, request)
+        except ConfigError:
+            raise EngineError("no memory is left for the request's K and V in fp32") from None
+        self._log_command(facts, duration_us=(time.perf_counter() - began) * 1e6)
+        self._queue_turn()  # the executor was held
+        return facts
+
     def _queue_turn(self) -> None:
         """Have the loop's next turn come, unless it is coming, or nothing is to be done."""
         if self.mode != "running" or self._turn_queued or self.core.awaits_executor:
@@ -834,7 +864,12 @@ class AsyncLLM:
 
     def _log_command(
         self,
-        facts: MemorySized | RequestRefused | StatsLogged | EngineFailed | IntegrityChecked,
+        facts: MemorySized
+        | RequestRefused
+        | StatsLogged
+        | EngineFailed
+        | IntegrityChecked
+        | KVCacheCompared,
         reason: Reason | None = None,
         duration_us: float | None = None,
     ) -> None:

@@ -281,6 +281,24 @@ class EngineCore:
     # -- what scheduler and runner have yet to hear of each other ---------------------------------
 
     @property
+    def not_run(self) -> list[SchedulerOutput]:
+        """Batches whose forward has not run."""
+        return [self.scheduler_output] if self.next_phase in NOT_RUN_YET else []
+
+    def num_tokens_with_kv(self, request: Request) -> int:
+        """Tokens of a running request whose K and V are there.
+
+        `num_computed_tokens` counts those of batches that have not run, and drafts.
+        """
+        starts = (
+            item.num_computed_tokens
+            for output in self.not_run
+            for item in output.scheduled
+            if item.request_id == request.request_id
+        )
+        return min(request.num_computed_tokens, request.num_tokens, *starts)
+
+    @property
     def unprepared(self) -> list[SchedulerOutput]:
         """Batches that the runner knows nothing of yet."""
         return [self.scheduler_output] if self.next_phase is Phase.PREPARE else []
@@ -308,6 +326,14 @@ class EngineCore:
         if self.next_phase is not Phase.UPDATE:
             return ()
         return self.sampled.sampled_token_ids.get(request_id, ())
+
+    def find_request(self, request_id: str) -> Request | None:
+        """A request by its id; one that has ended as long as the state has it."""
+        return (
+            self.scheduler.requests.get(request_id)
+            or self.arriving.get(request_id)
+            or self.recorder.finished.get(request_id)
+        )
 
     def command(self, changes: Changes) -> None:
         """Log what the front end says of itself, under "engine": its mode, its rate."""

@@ -864,6 +864,29 @@ class IntegrityChecked(NamedTuple):
     requests: tuple[str, ...]  # that it is about, or ""
 
 
+@at("physical-vram")
+class KVCacheCompared(NamedTuple):
+    """A request was run again with K and V in fp32: what rounding made of its cache and its text.
+
+    Errors are relative, |difference| / |fp32| by Euclidean norms, one for each layer.
+    """
+
+    request: str
+    dtype: str  # of the pool
+    weights: str  # dtype of the weights that it ran with; fp32 is compared with, whatever it is
+    num_tokens: int  # its first ones, of which the pool has K and V; the errors are of them
+    key_errors: tuple[float, ...]
+    value_errors: tuple[float, ...]
+    key_rounding: tuple[float, ...]  # of fp32's own K in that dtype: no layer before adds to it
+    value_rounding: tuple[float, ...]
+    greedy: bool
+    num_outputs: int  # tokens of its text that were compared
+    differs_at: int  # the first of them that fp32 chooses otherwise, by the same draw; -1: none
+    shown_from: int  # of its text, the token that the two texts below begin with
+    written: tuple[str, ...]  # its text, token by token
+    in_fp32: tuple[str, ...]
+
+
 @at("async-engine")
 class EngineFailed(NamedTuple):
     """A phase raised; the engine stopped and keeps its log."""
@@ -919,6 +942,7 @@ Facts = (
     | RequestCompleted
     | StatsLogged
     | IntegrityChecked
+    | KVCacheCompared
     | EngineFailed
 )
 

@@ -42,6 +42,14 @@ class AbortCommand(BaseModel):
     request: StrictStr
 
 
+class CompareCommand(BaseModel):
+    """Which request to compare with fp32."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    request: StrictStr
+
+
 class ResetCommand(BaseModel):
     """With which settings to begin again; null keeps those it has."""
 
@@ -86,6 +94,19 @@ def command_routes(sessions: Sessions) -> APIRouter:
     async def check(request: Request, body: NoBody | None = None) -> Response:
         engine = await own_engine(request)
         found = await engine.check_integrity_async()
+        return done(engine.status, **found._asdict())
+
+    @router.post("/engine/compare_kv")
+    async def compare_kv(request: Request, body: CompareCommand | None = None) -> Response:
+        engine = await own_engine(request)
+        if body is None:
+            raise ApiError(
+                'request: the body must name the request to compare, as in {"request": "r0"}',
+                param="request",
+            )
+        found = await engine.compare_kv_async(body.request)
+        if found is None:
+            raise ApiError(f"request: {body.request!r:.60} is not known", 404, param="request")
         return done(engine.status, **found._asdict())
 
     @router.post("/engine/abort")

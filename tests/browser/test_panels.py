@@ -30,6 +30,7 @@ from engine.events import (
     EngineFailed,
     Event,
     IntegrityChecked,
+    KVCacheCompared,
     MemorySized,
     Patch,
     Phase,
@@ -964,6 +965,24 @@ SIZED = MemorySized(
 )
 
 
+COMPARED = KVCacheCompared(
+    request="r0",
+    dtype="fp8_e4m3",
+    weights="float32",
+    num_tokens=17,
+    key_errors=(0.026, 0.034),
+    value_errors=(0.027, 0.06),
+    key_rounding=(0.026, 0.025),
+    value_rounding=(0.027, 0.026),
+    greedy=True,
+    num_outputs=3,
+    differs_at=1,
+    shown_from=0,
+    written=("one", " <b>two</b>", " three"),
+    in_fp32=("one", " too", " many"),
+)
+
+
 def command_trace(facts: Any, reason: Any = None, aside: bool = False) -> Trace:
     """A trace whose last word is an event that no workload has.
 
@@ -1079,6 +1098,8 @@ def traces_with(kind: str, model: LoadedModel) -> Iterator[Trace]:
             "execute", ("leaks", "log"), (63, 90), 1, ("leaks",), ("block 4",), (4,), ("",)
         )
         yield command_trace(found, aside=True)
+    elif kind == "kv_cache_compared":
+        yield command_trace(COMPARED, aside=True)
     elif kind == "engine_failed":
         yield command_trace(EngineFailed("the engine stopped in the phase `execute` (x)"))
     elif kind.startswith("drafts_"):

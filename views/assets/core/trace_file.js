@@ -176,6 +176,22 @@ export const FACTS = {
     blocks: "N",
     requests: "S",
   },
+  kv_cache_compared: {
+    request: "s",
+    dtype: "s",
+    weights: "s",
+    num_tokens: "n",
+    key_errors: "N",
+    value_errors: "N",
+    key_rounding: "N",
+    value_rounding: "N",
+    greedy: "b",
+    num_outputs: "n",
+    differs_at: "n",
+    shown_from: "n",
+    written: "S",
+    in_fp32: "S",
+  },
   engine_failed: { message: "s" },
 };
 

@@ -146,6 +146,8 @@ export const EVENT_PHRASES = {
     (f.num_violations
       ? `${does(f.num_violations, "place", "breaks", "break")} the engine's rules`
       : `all ${f.rules.length} rules of the engine hold`) + took(e),
+  kv_cache_compared: (f, e) =>
+    `${f.request} was compared with fp32: ${comparedText(f)}${took(e)}`,
   engine_failed: (f) => stoppedWords(f.message),
 };
 
@@ -164,6 +166,14 @@ export function settledWords(f) {
   if (rejected === 0) return "the model accepts all";
   const none = f.num_accepted === 0 ? "the model accepts none" : "";
   return none || `the model accepts ${count(f.num_accepted)} and rejects ${count(rejected)}`;
+}
+
+/** @param {any} f of kv_cache_compared */
+function comparedText(f) {
+  if (!f.num_outputs) return "it has written nothing yet";
+  return f.differs_at < 0
+    ? `its ${plural(f.num_outputs, "token")} are the same`
+    : `its token ${f.differs_at} is another one`;
 }
 
 /** What of a hit was never computed. @param {any} f of blocks_hit */
