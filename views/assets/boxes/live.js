@@ -240,9 +240,39 @@ function runner(now) {
       count(now.all("token_sampled").length),
       "token_sampled events of this step",
     ),
+    ...draftRows(now),
   ];
   if (!batch) return { line: NOT_YET, quiet: true, rows };
   return { ...batchLine(batch, total), rows };
+}
+
+/** What became of drafts, in this step and so far. @param {Moment} now @returns {LiveRow[]} */
+function draftRows(now) {
+  const verified = now.all("drafts_verified").map((event) => event.facts);
+  const waiting = now.all("drafts_proposed").map((event) => event.facts);
+  const { num_drafts: steps = 0, num_draft_tokens: all = 0 } = now.state.counters ?? {};
+  const { num_accepted_tokens: accepted = 0 } = now.state.counters ?? {};
+  const sum = (/** @type {number[]} */ sizes) => sizes.reduce((a, b) => a + b, 0);
+  /** @type {LiveRow[]} */
+  const rows = [];
+  if (verified.length) {
+    const [right, of] = [
+      sum(verified.map((f) => f.num_accepted)),
+      sum(verified.map((f) => f.drafts.length)),
+    ];
+    rows.push(measured("drafts accepted in this step", `${right} of ${of}`, "drafts_verified"));
+  }
+  if (waiting.length) {
+    const size = sum(waiting.map((f) => f.drafts.length));
+    rows.push(measured("drafts for the next step", count(size), "drafts_proposed of this step"));
+  }
+  if (steps) {
+    const formula = `num_accepted_tokens ÷ num_draft_tokens = ${accepted} ÷ ${all}`;
+    rows.push(derived("acceptance rate", percent(accepted / all), formula));
+    const length = `1 + num_accepted_tokens ÷ num_drafts = 1 + ${accepted} ÷ ${steps}`;
+    rows.push(derived("mean acceptance length", (1 + accepted / steps).toFixed(2), length));
+  }
+  return rows;
 }
 
 /** @param {any} batch @param {number} total */

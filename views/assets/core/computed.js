@@ -6,13 +6,17 @@
  * The engine adds a step's tokens to `num_computed_tokens` when it schedules them. Until the
  * forward of that step has run, they are scheduled and no more. Where steps overlap, that may be
  * two steps' tokens.
+ *
+ * Behind all these there may be slots with K and V of rejected drafts: they are stale until a
+ * token that comes there overwrites them.
  */
+import { slotsOf } from "./speculation.js";
 import { traceIndex } from "./trace_index.js";
 
 /** @import { Store } from "./store.js" */
 /** @import { Share } from "./trace_index.js" */
 
-/** @typedef {{done: number, scheduled: number}} Computed in tokens */
+/** @typedef {{done: number, scheduled: number, stale: number}} Computed in tokens, in slots */
 
 /** Which formula, for hovers. */
 export const COMPUTED_HOW =
@@ -25,13 +29,17 @@ export function computedAt(store) {
   const steps = stepsAt(store).filter((step) => (index.steps.get(step)?.ran ?? 0) > cursor);
   return (id) => {
     const computed = store.state?.requests?.[id]?.num_computed_tokens ?? 0;
-    const shares = index.rows.get(id)?.shares;
+    const row = index.rows.get(id);
     const starts = steps
-      .map((step) => /** @type {Share|undefined} */ (shares?.get(step)))
+      .map((step) => /** @type {Share|undefined} */ (row?.shares.get(step)))
       .filter((share) => share !== undefined && share.i <= cursor)
       .map((share) => /** @type {Share} */ (share).from);
-    const done = Math.min(computed, ...starts);
-    return { done, scheduled: computed - done };
+    const run = Math.min(computed, ...starts);
+    if (!row?.verified.size) return { done: run, scheduled: computed - run, stale: 0 };
+    const { written, kept } = slotsOf(index, row, cursor);
+    const done = Math.min(run, kept);
+    const scheduled = computed - run;
+    return { done, scheduled, stale: Math.max(0, written - done - scheduled) };
   };
 }
 

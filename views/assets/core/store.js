@@ -98,6 +98,11 @@ export class Store {
     return this.log.steps;
   }
 
+  /** Whether this log's engine drafts tokens. */
+  get speculates() {
+    return Boolean(this.header?.config?.speculative_config);
+  }
+
   /** Whether this log's steps may overlap: the next one is scheduled while one is in flight. */
   get overlaps() {
     return this.header?.config?.async_scheduling === true;

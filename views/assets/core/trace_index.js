@@ -48,6 +48,8 @@ import { atOrBefore } from "./sorted.js";
  * @property {Map<number, Mark>} passedOver by step
  * @property {Map<number, Mark>} stopped by step: it was the head of the queue, and not admitted
  * @property {Map<number, Mark>} dropped by step: its token came too late
+ * @property {Map<number, Mark>} proposed by step: drafts, for the next
+ * @property {Map<number, Mark>} verified by step: what became of its drafts
  * @property {Mark | null} end
  * @property {Emission[]} tokens appended
  * @property {Emission[]} texts sent
@@ -177,6 +179,8 @@ export class TraceIndex {
         passedOver: new Map(),
         stopped: new Map(),
         dropped: new Map(),
+        proposed: new Map(),
+        verified: new Map(),
         end: null,
         tokens: [],
         texts: [],
@@ -398,6 +402,12 @@ const TAKE = {
   },
   token_dropped(index, event, i) {
     index.row(event.facts.request).dropped.set(event.step, mark(event, i));
+  },
+  drafts_proposed(index, event, i) {
+    index.row(event.facts.request).proposed.set(event.step, mark(event, i));
+  },
+  drafts_verified(index, event, i) {
+    index.row(event.facts.request).verified.set(event.step, mark(event, i));
   },
   token_appended(index, event, i) {
     const { request, token, num_tokens } = event.facts;

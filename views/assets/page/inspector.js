@@ -14,6 +14,7 @@ import { eventPhrase } from "../words/events.js";
 import { plural } from "../words/format.js";
 import { el, icon, reconcile, setAttribute, setText } from "./dom.js";
 import { CandidatesPart } from "./inspector_candidates.js";
+import { DraftsPart } from "./inspector_drafts.js";
 import { HistoryPart } from "./inspector_history.js";
 import { MemorySizedPart } from "./inspector_memory.js";
 import {
@@ -299,6 +300,7 @@ export class Inspector {
       parts.prompt,
       el("h3", { text: "Output so far" }),
       parts.output,
+      parts.drafts.element,
       parts.candidates.element,
       el("h3", { text: "Live state" }),
       parts.rows,
@@ -330,6 +332,7 @@ export class Inspector {
       gone: el("p", { class: "gb-note-small" }),
       prompt: box("Prompt"),
       output: box("Output"),
+      drafts: new DraftsPart(),
       candidates: new CandidatesPart(),
       rows: el("dl", { class: "gb-rows" }),
       table: el("p", { class: "gb-code" }),
@@ -366,6 +369,7 @@ export class Inspector {
     setAttribute(parts.abort, "disabled", store.canCommand ? null : "");
     parts.abort.title = store.whyNoCommand;
     parts.history.update();
+    parts.drafts.update(store, id);
     const events = traceIndex(store).historyOf(store, id);
     parts.candidates.update(events.findLast((event) => event.type === "token_sampled"));
   }

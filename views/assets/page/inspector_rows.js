@@ -1,10 +1,21 @@
 // @ts-check
 /** What the inspector says of a request, a block or a source, as rows and texts. */
 import { COMPUTED_HOW, computedAt } from "../core/computed.js";
+import { meanLength, tallyOf } from "../core/speculation.js";
 import { FIRST_HOW, LAST_HOW, meanHow, timingOf } from "../core/timing.js";
 import { hasTexts, outputPieces, promptPieces } from "../core/tokens.js";
+import { DRAFT_RATE_HOW, MEAN_LENGTH_HOW } from "../words/drafts.js";
 import { UNCOMPUTED } from "../words/events.js";
-import { blockList, count, micros, plural, quote, ranges, visible } from "../words/format.js";
+import {
+  blockList,
+  count,
+  micros,
+  percent,
+  plural,
+  quote,
+  ranges,
+  visible,
+} from "../words/format.js";
 import { el, reconcile } from "./dom.js";
 import { setTruth, truth } from "./truth.js";
 
@@ -171,6 +182,7 @@ export function requestRows(store, id, request) {
     ),
     ...uncomputedRows(store, request),
     ...flightRows(request),
+    ...draftRows(store, id),
     ...samplingRows(request.sampling),
     measured("preempted", `${request.num_preemptions ?? 0} ×`),
     ...timeRows(store, id),
@@ -190,6 +202,19 @@ function uncomputedRows(store, request) {
   if (!wrong.length) return [];
   const row = { name: "never computed", value: blockList(wrong), how: UNCOMPUTED };
   return [/** @type {LiveRow} */ ({ ...row, truth: "measured" })];
+}
+
+/** How many drafts were right. @param {Store} store @param {string} id @returns {LiveRow[]} */
+function draftRows(store, id) {
+  const tally = tallyOf(store, id);
+  if (!tally.steps) return [];
+  const { accepted, drafted } = tally;
+  const rate = `${accepted} of ${drafted} (${percent(accepted / drafted)})`;
+  const length = meanLength(tally).toFixed(2);
+  return [
+    { name: "drafts accepted", value: rate, truth: "derived", how: DRAFT_RATE_HOW },
+    { name: "mean acceptance length", value: length, truth: "derived", how: MEAN_LENGTH_HOW },
+  ];
 }
 
 /** Tokens that steps in flight bring. @param {any} request @returns {LiveRow[]} */

@@ -158,6 +158,7 @@ class BlocksPanel {
     this.table.update(this.data, colours.theme);
     if (force) this.linesKey = "";
     this.drawTouches(this.data);
+    this.element.classList.toggle("speculates", this.store.speculates);
     this.poolside.classList.toggle("caches-uncomputed", this.data.cachesUncomputed);
     this.drawQueue(this.data);
     this.drawDetail(this.data);
@@ -471,6 +472,7 @@ function poolLegend() {
   return legend([
     ["is-used", "in use, filled from below, in its owner's colour"],
     ["is-scheduled", "scheduled, not computed yet"],
+    ["is-stale", "K and V of rejected drafts, to be overwritten"],
     ["is-shared", "shared, with its count"],
     ["is-hashed", "corner: content is hashed"],
     ["is-uncomputed", "hashed, but never computed"],

@@ -66,6 +66,10 @@ export function drawUsed(c, pool, id, x, y, side, hues, colours) {
   }
   if (pool.scheduled[id] > 0)
     drawScheduled(c, x, y, side, share, pool.scheduled[id] / pool.blockSize, hue);
+  if (pool.stale[id] > 0) {
+    const first = share + pool.scheduled[id] / pool.blockSize;
+    drawStale(c, x, y, side, first, pool.stale[id] / pool.blockSize, colours);
+  }
   if (pool.second[id] >= 0)
     drawSecond(c, x, y, side, radius, hues[pool.second[id]] ?? colours.muted);
   if (side < 12) return;
@@ -167,6 +171,32 @@ function drawScheduled(c, x, y, side, share, part, hue) {
   c.globalAlpha = 0.7;
   c.fillRect(x, y + side * (1 - share - part), side, side * part);
   c.globalAlpha = 1;
+}
+
+/**
+ * Slots with K and V of rejected drafts, above what is filled: struck out.
+ * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} side
+ * @param {number} first share below them @param {number} part of the block @param {any} colours
+ */
+function drawStale(c, x, y, side, first, part, colours) {
+  const top = y + side * (1 - first - part);
+  c.save();
+  c.beginPath();
+  c.rect(x, top, side, side * part);
+  c.clip();
+  c.globalAlpha = 0.22;
+  c.fillStyle = colours.bad;
+  c.fillRect(x, top, side, side * part);
+  c.globalAlpha = 0.9;
+  c.strokeStyle = colours.bad;
+  c.lineWidth = 1;
+  c.beginPath();
+  for (let at = -side; at < side; at += 4) {
+    c.moveTo(x + at, top);
+    c.lineTo(x + at + side, top + side);
+  }
+  c.stroke();
+  c.restore();
 }
 
 /**

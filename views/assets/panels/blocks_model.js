@@ -55,6 +55,7 @@ const TOUCH_OF_EVENT = {
  * @property {Uint16Array} refs
  * @property {Uint16Array} fill tokens with KV in a block that is used
  * @property {Uint16Array} scheduled tokens that get theirs when this step's forward has run
+ * @property {Uint16Array} stale slots behind these with K and V of rejected drafts
  * @property {Uint8Array} hashed
  * @property {Uint8Array} uncomputed hashed, though nobody wrote its KV
  * @property {Int32Array} owner index into `owners`, -1: nobody
@@ -68,8 +69,8 @@ const TOUCH_OF_EVENT = {
  */
 /**
  * @typedef {{logical: number, block: number, from: number, to: number, fill: number,
- *   scheduled: number, refs: number, hash: string, uncomputed: boolean, text: string,
- *   touch: number}} LogicalBlock
+ *   scheduled: number, stale: number, refs: number, hash: string, uncomputed: boolean,
+ *   text: string, touch: number}} LogicalBlock
  */
 
 /** @param {Store} store */
@@ -158,6 +159,7 @@ function poolOf(state, config, computed) {
     refs: new Uint16Array(size),
     fill: new Uint16Array(size),
     scheduled: new Uint16Array(size),
+    stale: new Uint16Array(size),
     hashed: new Uint8Array(size),
     uncomputed: new Uint8Array(size),
     owner: new Int32Array(size).fill(-1),
@@ -182,7 +184,7 @@ function addOwners(pool, requests, computed) {
   for (const id of Object.keys(requests)) {
     const table = requests[id].block_table;
     if (!table) continue;
-    const { done, scheduled } = computed(id);
+    const { done, scheduled, stale } = computed(id);
     const place = pool.owners.push(id) - 1;
     for (const logical of Object.keys(table)) {
       const block = table[logical];
@@ -193,6 +195,8 @@ function addOwners(pool, requests, computed) {
       const whole = Math.max(pool.fill[block] + pool.scheduled[block], given);
       pool.scheduled[block] = Math.max(pool.scheduled[block], waits);
       pool.fill[block] = whole - pool.scheduled[block];
+      // Only its owner's tokens come to a block that is not full, so that nobody shares it.
+      pool.stale[block] = within(done + scheduled + stale - from, pool.blockSize) - given;
       if (pool.owner[block] < 0) pool.owner[block] = place;
       else if (pool.second[block] < 0) pool.second[block] = place;
     }
@@ -257,6 +261,7 @@ function requestOf(state, id, pool, marks) {
       to,
       fill: pool.fill[block],
       scheduled: pool.scheduled[block],
+      stale: pool.stale[block],
       refs: pool.refs[block],
       hash: state.blocks?.[block]?.hash ?? "",
       uncomputed: pool.uncomputed[block] === 1,
@@ -322,6 +327,7 @@ export function blockFacts(store, pool, id) {
     uncomputed: pool.uncomputed[id] === 1,
     fill: pool.fill[id],
     scheduled: pool.scheduled[id],
+    stale: pool.stale[id],
     text,
     place:
       pool.kind[id] === EMPTY || pool.kind[id] === CACHED_FREE ? placeInQueue(store.state, id) : -1,

@@ -98,7 +98,13 @@ export class LogicalTable {
       el("th", { scope: "row" }),
       el("td", { class: "gbp-range" }),
       el("td", { class: "gbp-content" }),
-      el("td", {}, el("span", { class: "gbp-fill" }, el("i"), el("i", { class: "is-next" }))),
+      el("td", {}, el(
+          "span",
+          { class: "gbp-fill" },
+          el("i"),
+          el("i", { class: "is-next" }),
+          el("i", { class: "is-stale" }),
+        )),
       el("td", {}, button),
     );
     row.addEventListener("click", () => this.store.select({ block: Number(button.dataset.block) }));
@@ -108,9 +114,9 @@ export class LogicalTable {
   /** @param {any} row @param {LogicalBlock} item @param {Pool} pool */
   fillRow(row, item, pool) {
     const chosen = this.store.selection?.block === item.block;
-    const { block: id, to, fill: full, scheduled, refs, hash, uncomputed, touch } = item;
+    const { block: id, to, fill: full, scheduled, stale, refs, hash, uncomputed, touch } = item;
     const { length } = item.text;
-    const shown = [id, to, full, scheduled, refs, hash, uncomputed, length, touch, chosen];
+    const shown = [id, to, full, scheduled, stale, refs, hash, uncomputed, length, touch, chosen];
     const key = shown.join(" ");
     if (row.__shown === key) return;
     row.__shown = key;
@@ -119,9 +125,10 @@ export class LogicalTable {
     setText(range, item.to > item.from ? `${item.from}–${item.to - 1}` : `${item.from}–`);
     setText(content, visible(item.text));
     content.title = item.text;
-    const [done, next] = fill.firstChild.children;
+    const [done, next, old] = fill.firstChild.children;
     done.style.width = `${(full / pool.blockSize) * 100}%`;
     next.style.width = `${(scheduled / pool.blockSize) * 100}%`;
+    old.style.width = `${(stale / pool.blockSize) * 100}%`;
     const formula = `num_computed_tokens - ${item.logical} × ${pool.blockSize}`;
     fill.title = `derived: ${fillWords(item, pool.blockSize)}; ${formula}`;
     const button = block.firstChild;

@@ -28,10 +28,11 @@ const KIND_WORDS = [
   "the null block, never given",
 ];
 
-/** @param {{fill: number, scheduled: number}} block @param {number} size */
-export function fillWords({ fill, scheduled }, size) {
+/** @param {{fill: number, scheduled: number, stale: number}} block @param {number} size */
+export function fillWords({ fill, scheduled, stale }, size) {
   const next = scheduled ? `, ${scheduled} more scheduled` : "";
-  return `${fill} of ${plural(size, "token")}${next}`;
+  const old = stale ? `, ${plural(stale, "slot")} behind them with KV of rejected drafts` : "";
+  return `${fill} of ${plural(size, "token")}${next}${old}`;
 }
 
 /** @param {ReturnType<typeof blockFacts>} facts @param {Model} model @returns {string[]} */

@@ -8,10 +8,18 @@ import { shownRequest } from "./cursor.js";
 import { Tip } from "./parts.js";
 
 /** @import { Store } from "../core/store.js" */
-/** @import { Model } from "./graph_model.js" */
+/** @import { DraftRow, Model } from "./graph_model.js" */
 
 export const LABELS = 62;
 const LANES = { who: 20, token: 26, position: 18, slot: 24, out: 20 };
+
+/** @type {Record<string, string>} */
+const DRAFT_ROWS = {
+  pending: "not a token of it yet: this forward also says whether it will be",
+  accepted: "accepted: a token of it now",
+  rejected: "rejected: what was sampled in the row before stands in its place",
+  unjudged: "behind a rejected draft: it counts for nothing",
+};
 
 export class BatchStrip {
   /** @param {Store} store @param {HTMLElement} root */
@@ -58,7 +66,7 @@ export class BatchStrip {
     this.drawSlots(c, batch, y, colours);
     if (padding > 0) this.drawPadding(c, batch.ids.length, padding, colours);
     y += lanes.slot + 2;
-    if (!batch.requests.some((request) => request.sampled !== null)) return;
+    if (!batch.requests.some((request) => request.sampled.length > 0)) return;
     this.lane(c, "sampled", y + lanes.out / 2, colours);
     this.drawSampled(c, batch, y, colours);
   }
@@ -118,12 +126,17 @@ export class BatchStrip {
         );
         c.fill();
       }
+      for (const draft of request.drafts) this.drawDraft(c, draft, y, gap, colours);
       if (this.cell < 15) continue;
       c.fillStyle = onRequestColour(colours.theme);
       c.font = `${this.cell > 24 ? 10.5 : 9}px ${colours.mono}`;
       c.textAlign = "center";
+      const known = request.end - request.drafts.length;
       for (let row = request.first; row < request.end; row += 1) {
-        const text = this.text(request.id, batch.positions[row]) ?? String(batch.ids[row]);
+        const draft = row >= known ? request.drafts[row - known] : null;
+        const text =
+          draft?.text || (this.text(request.id, batch.positions[row]) ?? String(batch.ids[row]));
+        c.fillStyle = draft ? colours.text : onRequestColour(colours.theme);
         const words = visible(text.trim() || text);
         const room = this.cell - 4;
         // In a narrow cell an ellipsis would cost half of what can be read.
@@ -131,6 +144,37 @@ export class BatchStrip {
         c.fillText(shown, this.x(row) + this.cell / 2, y + 13.5);
       }
     }
+  }
+
+  /**
+   * A row of a draft has a dashed frame instead of a filled one; a verdict colours it.
+   * @param {CanvasRenderingContext2D} c @param {DraftRow} draft
+   * @param {number} y @param {number} gap @param {any} colours
+   */
+  drawDraft(c, draft, y, gap, colours) {
+    const [x, w] = [this.x(draft.row) + gap / 2, Math.max(0.6, this.cell - gap)];
+    const own = c.fillStyle;
+    c.fillStyle = colours.panel;
+    c.fillRect(x, y + 1, w, 24);
+    const { verdict } = draft;
+    const struck = verdict === "rejected" || verdict === "unjudged";
+    c.fillStyle = struck ? colours.bad : verdict === "accepted" ? colours.ok : own;
+    c.strokeStyle = c.fillStyle;
+    c.globalAlpha = 0.22;
+    roundRect(c, x, y + 2, w, 22, this.cell > 8 ? 3 : 0);
+    c.fill();
+    c.globalAlpha = 1;
+    c.setLineDash(verdict === "accepted" ? [] : [3, 2]);
+    roundRect(c, x + 0.5, y + 2.5, Math.max(0.6, w - 1), 21, this.cell > 8 ? 3 : 0);
+    c.stroke();
+    c.setLineDash([]);
+    if (struck) {
+      c.beginPath();
+      c.moveTo(x + 2, y + 13);
+      c.lineTo(x + w - 2, y + 13);
+      c.stroke();
+    }
+    c.fillStyle = own;
   }
 
   /**
@@ -229,18 +273,20 @@ export class BatchStrip {
   drawSampled(c, batch, y, colours) {
     c.textAlign = "center";
     for (const request of batch.requests) {
-      if (request.sampled === null) continue;
-      const x = this.x(request.end - 1) + this.cell / 2;
-      c.fillStyle = colours.event;
-      c.beginPath();
-      c.moveTo(x - 4, y + 1);
-      c.lineTo(x + 4, y + 1);
-      c.lineTo(x, y + 6);
-      c.fill();
-      const text = visible(this.text(request.id, request.seqLen) || `#${request.sampled}`).trim();
-      c.font = `600 10.5px ${colours.mono}`;
-      c.fillStyle = requestColour(request.id, colours.theme);
-      if (this.cell >= 18) c.fillText(fit(c, text, Math.max(this.cell, 30) - 2), x, y + 13);
+      for (const { row, text } of request.sampled) {
+        const x = this.x(row) + this.cell / 2;
+        c.fillStyle = colours.event;
+        c.beginPath();
+        c.moveTo(x - 4, y + 1);
+        c.lineTo(x + 4, y + 1);
+        c.lineTo(x, y + 6);
+        c.fill();
+        c.font = `600 10.5px ${colours.mono}`;
+        c.fillStyle = requestColour(request.id, colours.theme);
+        const room = request.sampled.length > 1 ? this.cell : Math.max(this.cell, 30);
+        const words = visible(text).trim() || visible(text);
+        if (this.cell >= 18) c.fillText(fit(c, words, room - 2), x, y + 13);
+      }
     }
   }
 
@@ -274,8 +320,10 @@ export class BatchStrip {
     const { row, request } = found;
     const slot = batch.slots[row];
     const size = batch.blockSize;
+    const draft = request.drafts.find((/** @type {any} */ each) => each.row === row);
     this.tip.show(event, [
-      `Row ${row} · ${request.id}`,
+      `Row ${row} · ${request.id}${draft ? ", a draft" : ""}`,
+      ...(draft ? [DRAFT_ROWS[draft.verdict]] : []),
       `input id ${batch.ids[row]}, position ${batch.positions[row]}`,
       `KV slot ${slot} = block ${Math.floor(slot / size)} × ${size} + ${slot % size}`,
       `${request.id} has ${plural(request.seqLen, "token")} of KV after this step`,

@@ -7,12 +7,14 @@
  */
 import { STEP_PHASES } from "../core/records.js";
 import { atOrBefore } from "../core/sorted.js";
+import { verifiedDrafts } from "../core/speculation.js";
 import { traceIndex } from "../core/trace_index.js";
 import { graphParts } from "../words/graph.js";
 import { reasonPhrase } from "../words/reasons.js";
 import { atCursor, sentenceOf, shownRequest } from "./cursor.js";
 
 /** @import { EventRecord } from "../core/records.js" */
+/** @import { Verdict } from "../core/speculation.js" */
 /** @import { Store } from "../core/store.js" */
 /** @import { TraceIndex } from "../core/trace_index.js" */
 
@@ -38,7 +40,7 @@ export function model(store) {
     forward: forwardOf(one("forward_run")),
     modules: modulesOf(one("modules_timed")),
     phases: phasesOf(index, step, store.cursor),
-    batch: batchOf(one("inputs_prepared"), events, config.block_size ?? 16),
+    batch: batchOf(index, one("inputs_prepared"), events, config.block_size ?? 16),
     pages: pagesOf(store, events, config),
     heads: headsOf(one("heads_grouped"), store.header?.model ?? {}),
     history: historyOf(index, store.cursor),
@@ -53,8 +55,10 @@ export function sentence(store) {
 
 /** @typedef {ReturnType<typeof model>} Model */
 /**
- * @typedef {{id: string, first: number, end: number, seqLen: number, sampled: number|null}}
- *   BatchRequest its rows, `first` to before `end`
+ * @typedef {{id: string, first: number, end: number, seqLen: number, drafts: DraftRow[],
+ *   sampled: SampledRow[]}} BatchRequest its rows, `first` to before `end`; drafts are the last
+ * @typedef {{row: number, text: string, verdict: Verdict}} DraftRow
+ * @typedef {{row: number, text: string}} SampledRow
  * @typedef {{kind: string, calls: number, us: number}} ModuleTime
  * @typedef {{first: number, last: number, rows: {kind: string, operations: string[]}[]}}
  *   OperationBlock operations of each of the layers `first` to `last`; -1 outside of them
@@ -176,25 +180,22 @@ function phasesOf(index, step, cursor) {
 
 /**
  * The flattened batch.
- * @param {EventRecord | undefined} event @param {EventRecord[]} events
+ * @param {TraceIndex} index @param {EventRecord | undefined} event @param {EventRecord[]} events
  * @param {number} blockSize
  */
-function batchOf(event, events, blockSize) {
+function batchOf(index, event, events, blockSize) {
   if (!event) return null;
   const f = event.facts;
-  const sampled = new Map(
-    events
-      .filter((item) => item.type === "token_sampled")
-      .map((item) => [item.facts.request, item.facts.token]),
-  );
   /** @type {BatchRequest[]} */
-  const requests = f.requests.map((/** @type {string} */ id, /** @type {number} */ i) => ({
-    id,
-    first: f.query_start_loc[i],
-    end: f.query_start_loc[i + 1],
-    seqLen: f.seq_lens[i],
-    sampled: sampled.get(id) ?? null,
-  }));
+  const requests = f.requests.map((/** @type {string} */ id, /** @type {number} */ i) => {
+    const end = f.query_start_loc[i + 1];
+    const drafts = draftRows(index, event, events, id, f.seq_lens[i], end);
+    const first = end - 1 - drafts.length; // of the rows that are sampled from
+    const sampled = events
+      .filter((item) => item.type === "token_sampled" && item.facts.request === id)
+      .map(({ facts }, k) => ({ row: first + k, text: textOfSampled(facts) }));
+    return { id, first: f.query_start_loc[i], end, seqLen: f.seq_lens[i], drafts, sampled };
+  });
   return {
     requests,
     ids: f.input_ids,
@@ -203,6 +204,41 @@ function batchOf(event, events, blockSize) {
     blockSize,
     us: event.duration_us,
   };
+}
+
+/** @param {any} facts of token_sampled */
+function textOfSampled({ token, candidates, texts }) {
+  return texts[candidates.indexOf(token)] ?? `#${token}`;
+}
+
+/**
+ * A request's rows behind its known tokens, with their verdict where it has been given.
+ * @param {TraceIndex} index @param {EventRecord} event inputs_prepared
+ * @param {EventRecord[]} events @param {string} id @param {number} seqLen @param {number} end
+ * @returns {DraftRow[]}
+ */
+function draftRows(index, event, events, id, seqLen, end) {
+  const row = index.rows.get(id);
+  const known = row?.shares.get(event.step)?.known ?? seqLen;
+  const size = seqLen - known;
+  // Where steps overlap, what is not known is a placeholder.
+  if (size <= 0 || index.overlaps || !row) return [];
+  const verified = events.find(
+    ({ type, facts }) => type === "drafts_verified" && facts.request === id,
+  );
+  if (verified)
+    return verifiedDrafts({ facts: verified.facts }).map(({ text, verdict }, k) => ({
+      row: end - size + k,
+      text,
+      verdict,
+    }));
+  const proposed = [...row.proposed.values()].findLast((mark) => mark.step < event.step);
+  const texts = proposed?.facts.position === known ? proposed.facts.texts : [];
+  return Array.from({ length: size }, (_, k) => ({
+    row: end - size + k,
+    text: texts[k] ?? "",
+    verdict: "pending",
+  }));
 }
 
 /**

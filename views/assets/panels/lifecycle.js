@@ -75,6 +75,7 @@ class LifecyclePanel {
     const key = `${momentKey(store)} ${store.selection?.request} ${store.clock.walking}`;
     if (!force && key === this.key) return;
     this.key = key;
+    this.element.classList.toggle("speculates", store.speculates);
     const { width, height } = this.redraw.size(this.timeline.scroll);
     const window = this.timeline.window(width || 600);
     const data = model(store, window);
@@ -192,6 +193,9 @@ function textLegend() {
     ["is-now", "computed in this step"],
     ["is-scheduled", "scheduled, not computed yet"],
     ["is-todo", "not computed yet"],
+    ["is-draft", "draft, not verified yet"],
+    ["is-kept", "draft accepted in this step"],
+    ["is-struck", "draft rejected in this step"],
   ]);
 }
 

@@ -1,17 +1,24 @@
 // @ts-check
 /** One request's text as it comes, its tokens apart, and how long they took. */
 import { COMPUTED_HOW } from "../core/computed.js";
+import { meanLength } from "../core/speculation.js";
 import { FIRST_HOW, meanHow } from "../core/timing.js";
 import { el, reconcile, setAttribute, setText } from "../page/dom.js";
 import { setTruth } from "../page/truth.js";
 import { requestColour } from "../words/colours.js";
-import { count, does, micros, plural } from "../words/format.js";
+import { DRAFT_RATE_HOW, MEAN_LENGTH_HOW, draftHow } from "../words/drafts.js";
+import { count, does, micros, percent, plural } from "../words/format.js";
 import { MAX_PIECES } from "./lifecycle_model.js";
 
 /** @import { Store } from "../core/store.js" */
 /** @import { Interval } from "../core/timing.js" */
 /** @import { TruthKind } from "../page/truth.js" */
 /** @import { Stream } from "./lifecycle_model.js" */
+
+/**
+ * @typedef {{name: string, interval?: Interval, value?: string, truth: TruthKind, how: string}}
+ *   Time or another figure of the request
+ */
 
 /** So many tokens of a long prompt are shown at its beginning and at its end. */
 const PROMPT_HEAD = 32;
@@ -30,6 +37,7 @@ export class StreamCard {
     this.prompt = el("span", { class: "gbp-prompt" });
     this.output = el("span", { class: "gbp-output" });
     this.slots = el("span", { class: "gbp-slots" });
+    this.drafts = el("span", { class: "gbp-drafts" });
     this.caret = el("span", { class: "gbp-caret", "aria-hidden": "true" });
     this.why = el("p", { class: "gbp-why" });
     this.times = el("dl", { class: "gbp-times" });
@@ -51,7 +59,7 @@ export class StreamCard {
       el(
         "div",
         { class: "gbp-text", tabindex: 0, role: "group", "aria-label": `Text of ${id}` },
-        el("p", {}, this.prompt, this.output, this.slots, this.caret),
+        el("p", {}, this.prompt, this.output, this.slots, this.drafts, this.caret),
       ),
       this.why,
       this.times,
@@ -94,7 +102,11 @@ export class StreamCard {
 
   /** @param {Stream} stream */
   updateBar(stream) {
-    const whole = Math.max(1, stream.known + stream.placeholders);
+    const whole = Math.max(
+      1,
+      stream.known + stream.placeholders,
+      stream.done + stream.scheduled, // drafts are computed before it is known whether they stay
+    );
     const ran = stream.now && !stream.scheduled ? stream.now.to - stream.now.from : 0;
     const now = Math.min(ran, stream.done);
     const hit = Math.min(stream.hit, stream.done - now);
@@ -168,8 +180,33 @@ export class StreamCard {
       this.fresh.push(this.output.children[k]);
       this.output.children[k].classList.add("is-new");
     }
+    const { from, to } = stream.accepted;
+    for (let k = 0; k < wanted; k += 1)
+      this.output.children[k].classList.toggle("is-accepted", first + k >= from && first + k < to);
     this.caret.hidden = stream.status !== "running";
     this.updateSlots(stream);
+    this.updateDrafts(stream);
+  }
+
+  /**
+   * Drafts that wait for the model's verdict, and those that it has just rejected.
+   * @param {Stream} stream
+   */
+  updateDrafts({ drafts }) {
+    reconcile(
+      this.drafts,
+      drafts,
+      (draft) => `${draft.verdict} ${draft.position} ${draft.id}`,
+      (draft) =>
+        el(draft.verdict === "rejected" || draft.verdict === "unjudged" ? "s" : "span", {
+          class: "gbp-draft",
+          "data-verdict": draft.verdict,
+          text: draft.id < 0 ? "▢" : visibleEnds(draft.text),
+        }),
+      (node, draft) => {
+        node.title = draftHow(draft);
+      },
+    );
   }
 
   /** A place for each token that is on its way. @param {Stream} stream */
@@ -209,7 +246,7 @@ export class StreamCard {
   /** @param {Stream} stream */
   updateTimes(stream) {
     const { first, mean } = stream.timing;
-    /** @type {{name: string, interval: Interval, truth: TruthKind, how: string}[]} */
+    /** @type {Time[]} */
     const items = [];
     if (first)
       items.push({ name: "first token after", interval: first, truth: "measured", how: FIRST_HOW });
@@ -220,6 +257,21 @@ export class StreamCard {
         truth: "derived",
         how: `mean of ${plural(mean.gaps, "gap")}: ${meanHow(mean.gaps)}`,
       });
+    const { tally } = stream;
+    if (tally.steps) {
+      items.push({
+        name: "drafts accepted",
+        value: `${tally.accepted} of ${tally.drafted} (${percent(tally.accepted / tally.drafted)})`,
+        truth: "derived",
+        how: DRAFT_RATE_HOW,
+      });
+      items.push({
+        name: "tokens a step with drafts",
+        value: meanLength(tally).toFixed(2),
+        truth: "derived",
+        how: MEAN_LENGTH_HOW,
+      });
+    }
     reconcile(
       this.times,
       items,
@@ -227,6 +279,7 @@ export class StreamCard {
       (item) => el("div", {}, el("dt", { text: item.name }), el("dd", {}, el("span"), el("small"))),
       (node, item) => {
         const [number, small] = node.lastChild.children;
+        if (!item.interval) return setTruth(number, item.truth, item.how, item.value);
         const stood = standing(item.interval);
         const note = stood ? `; the time includes the ${stood}` : "";
         setTruth(number, item.truth, item.how + note, micros(item.interval.us));

@@ -170,6 +170,8 @@ export function cellLines(id, cell) {
   if (cell.lost !== undefined) lines.push(`preempted ${cell.lost}`);
   if (cell.inFlight) lines.push("in flight: what comes of it is not known yet");
   if (cell.late) lines.push(`scheduled before ${id} was found to have ended: it runs for nothing`);
+  if (cell.drafts)
+    lines.push(`${cell.drafts.accepted} of ${plural(cell.drafts.drafted, "draft")} accepted`);
   if (cell.dropped !== undefined)
     lines.push(`its token is dropped: ${cell.dropped || "it came too late"}`);
   if (cell.end) lines.push(`finished: ${cell.end.why || cell.end.finish}`);

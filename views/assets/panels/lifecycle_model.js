@@ -1,6 +1,7 @@
 // @ts-check
 /** What the panel of requests over steps shows, from the log alone. */
 import { computedAt } from "../core/computed.js";
+import { draftsBehind, latestDrafts, tallyOf } from "../core/speculation.js";
 import { timingOf } from "../core/timing.js";
 import { hasTexts, outputPieces, promptPieces } from "../core/tokens.js";
 import { traceIndex } from "../core/trace_index.js";
@@ -36,6 +37,7 @@ export const MAX_PIECES = 240;
  * @property {true} [inFlight] scheduled, and its outcome is not known yet
  * @property {true} [late] it was scheduled before its request was found to have ended
  * @property {string} [dropped] why its token was not used
+ * @property {{drafted: number, accepted: number}} [drafts] what became of its drafts
  */
 
 /**
@@ -149,6 +151,11 @@ function cellAt(index, row, step, { cursor, step: at, inFlight, base }) {
   if (passed) cell.passedOver = reasonPhrase(passed.reason);
   const lost = row.preempted.get(step);
   if (lost && (lost.i <= cursor || cell.future)) cell.lost = preemptedBy(lost);
+  const verified = row.verified.get(step);
+  if (verified && (verified.i <= cursor || cell.future)) {
+    const { drafts, num_accepted: accepted } = verified.facts;
+    cell.drafts = { drafted: drafts.length, accepted };
+  }
   const dropped = row.dropped.get(step);
   if (dropped && (dropped.i <= cursor || cell.future)) cell.dropped = reasonPhrase(dropped.reason);
   if (share && isLate(index, row, share, step) && (Number(row.end?.i) <= cursor || cell.future))
@@ -231,8 +238,24 @@ function streamOf(store, index, id, request, computed) {
     preemptions: request.num_preemptions ?? 0,
     output: outputPieces(request),
     now: current ? { from: share.from, to: share.from + share.tokens } : null,
+    ...speculationOf(store, id, step, request),
     newOutput: row.tokens.filter((token) => token.step === step && token.i <= store.cursor).length,
     timing: timingOf(store, id),
+  };
+}
+
+/**
+ * Drafts behind the output, which of the output was one in this step, and how many were right.
+ * @param {Store} store @param {string} id @param {number} step @param {any} request
+ */
+function speculationOf(store, id, step, request) {
+  const { verified } = latestDrafts(store, id);
+  const now = verified?.step === step ? verified.facts : null;
+  const first = now ? now.position - (request.num_prompt_tokens ?? 0) : 0;
+  return {
+    drafts: draftsBehind(store, id, step),
+    accepted: { from: first, to: first + (now?.num_accepted ?? 0) }, // places in the output
+    tally: tallyOf(store, id),
   };
 }
 

@@ -124,7 +124,11 @@ const PHASES = {
     none: "no forward ran",
   },
   sample: {
-    clauses: [each("token_sampled", 3, "token", sampledWords)],
+    clauses: [
+      each("drafts_verified", 2, "verdict"),
+      each("token_sampled", 3, "token", sampledWords),
+      each("drafts_proposed", 2, "proposal"),
+    ],
     none: "no token was sampled",
   },
   update: {
