@@ -897,6 +897,11 @@ EFFECTS = {
     "modules_timed": Effect({"graph.modules"}),
     "pages_read": Effect({"graph.pages"}),
     "heads_grouped": Effect({"graph.heads"}),
+    "drafts_verified": Effect(
+        {"graph.batch", "lifecycle.rows", "lifecycle.streams"},
+        {"blocks.pool", "blocks.waste"},
+    ),
+    "drafts_proposed": Effect({"lifecycle.streams"}),
     "token_sampled": Effect({"graph.batch"}),
     "token_appended": Effect({"lifecycle.streams"}),
     "token_dropped": Effect({"lifecycle.rows"}),
@@ -1102,6 +1107,9 @@ def traces_with(kind: str, model: LoadedModel) -> Iterator[Trace]:
         yield command_trace(COMPARED, aside=True)
     elif kind == "engine_failed":
         yield command_trace(EngineFailed("the engine stopped in the phase `execute` (x)"))
+    elif kind in ("drafts_proposed", "drafts_verified"):
+        drafter = {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_min": 1}
+        yield model_trace(model, speculative_config=drafter)
     elif kind.startswith("drafts_"):
         for name in ("01-accept", "06-padding", "08-priority"):
             yield drafting_trace(name)

@@ -15,10 +15,14 @@ from views.page.drafts import Draft, Mode, SamplingFields
 
 @dataclass(frozen=True)
 class Promise:
-    """What must appear in the log: an event, and where it is a decision, its reason."""
+    """What must appear in the log: an event, and where it is a decision, its reason.
+
+    Where a fact of it is named, it must be more than none.
+    """
 
     event: str
     reason: str | None = None
+    fact: str | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,8 @@ class Preset:
         return {
             name: getattr(wanted, name)
             for name in EngineConfig.model_fields
-            if name not in _NO_MATTER and getattr(config, name) != getattr(wanted, name)
+            if (name not in _NO_MATTER or name in self.settings)
+            and getattr(config, name) != getattr(wanted, name)
         }
 
 
@@ -171,6 +176,32 @@ PRESETS: tuple[Preset, ...] = (
         ignore_eos=True,
         promise=Promise("request_preempted"),
         settings={"num_gpu_blocks": 14, "block_size": 16, "max_num_seqs": 4},
+    ),
+    Preset(
+        id="speculation",
+        label="Speculation",
+        watch=(
+            "What followed when the last tokens stood there before is drafted, and the next "
+            "forward verifies all of it at once. While a text repeats itself, one step brings "
+            "several tokens; a draft that the model would not have chosen is struck out."
+        ),
+        prompts=(
+            "one, two, three, four, one, two, three, four, one, two,",
+            "The cat saw the dog. The dog saw the cat. The cat saw the dog. The dog",
+            "My favourite colours are green, blue and",
+        ),
+        max_tokens=48,
+        ignore_eos=True,
+        promise=Promise("drafts_verified", fact="num_accepted"),
+        settings={
+            "speculative_config": {
+                "method": "ngram",
+                "num_speculative_tokens": 3,
+                "prompt_lookup_min": 2,
+                "prompt_lookup_max": 4,
+            },
+            "async_scheduling": False,  # drafts come from the tokens of the step before
+        },
     ),
 )
 

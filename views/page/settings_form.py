@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from engine.async_llm import AsyncLLM
-from engine.config import ConfigError, EngineConfig
+from engine.config import ConfigError, EngineConfig, SpeculativeConfig
 from views.page import state
 from views.page.guard import guarded
 from views.page.settings_command import fill_form, settings_command
@@ -132,4 +132,7 @@ def _field(shown: Fields, setting: Setting) -> None:
 def _shown(name: str, value: Any) -> str:
     if value is None:
         return empty_text(name)
+    if isinstance(value, SpeculativeConfig):
+        given = value.model_dump(exclude_none=True)
+        return f"({', '.join(f'{field} {each}' for field, each in given.items())})"
     return ("off", "on")[value] if isinstance(value, bool) else str(value)

@@ -62,6 +62,7 @@ def promised(preset: Preset, events: list[dict[str, object]]) -> list[dict[str, 
             preset.promise.reason is None
             or (event.get("reason") or {})["code"] == preset.promise.reason  # type: ignore[index]
         )
+        and (preset.promise.fact is None or event["facts"][preset.promise.fact])  # type: ignore[index]
     ]
     assert found, f"{preset.label} promises {preset.promise}"
     return found
@@ -82,6 +83,8 @@ def promised(preset: Preset, events: list[dict[str, object]]) -> list[dict[str, 
 def test_what_is_promised_happens_with_settings_that_do_not_matter(
     preset: Preset, settings: dict[str, Any]
 ) -> None:
+    if preset.settings.keys() & settings.keys():
+        pytest.skip("it matters to this preset, which sets it itself")
     assert preset.missing(EngineConfig.parse({**preset.settings, **settings})) == {}
     promised(preset, events_of(preset, load_model("tiny-random"), **settings))
 

@@ -183,6 +183,7 @@ function lifecycleLegend(overlaps) {
     ["is-preempted", "preempted"],
     ["is-end", "finished"],
     ...(overlaps ? inFlight : []),
+    ["is-verdicts", "beside a decode: drafts accepted and rejected"],
     ["is-playhead", "cursor; fainter is recorded after it"],
   ]);
 }

@@ -71,7 +71,7 @@ export const CELLS = {
     c.textAlign = "center";
     c.fillText(text, x + w / 2, y + 0.5);
   },
-  decode(c, x, y, w, _cell, colour) {
+  decode(c, x, y, w, cell, colour, colours) {
     c.strokeStyle = colour;
     const alpha = c.globalAlpha;
     c.globalAlpha = alpha * 0.35;
@@ -80,6 +80,7 @@ export const CELLS = {
     c.fillStyle = colour;
     roundRect(c, x + w / 2 - 2, y - 6.5, 4, 13, 2);
     c.fill();
+    if (cell.drafts) drawDrafts(c, x + w / 2 + 3.5, y, cell.drafts, colours);
   },
   "taken-back"(c, x, y, w, _cell, _colour, colours) {
     c.strokeStyle = colours.bad;
@@ -113,6 +114,20 @@ export const CELLS = {
     c.globalAlpha = alpha;
   },
 };
+
+/**
+ * How many of its drafts were accepted (from below) and rejected (from above).
+ * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y
+ * @param {{drafted: number, accepted: number}} drafts @param {any} colours
+ */
+function drawDrafts(c, x, y, { drafted, accepted }, colours) {
+  const each = 13 / drafted;
+  const gap = each > 3 ? 1 : 0;
+  for (let k = 0; k < drafted; k += 1) {
+    c.fillStyle = k < accepted ? colours.ok : colours.bad;
+    c.fillRect(x, y + 6.5 - (k + 1) * each + gap / 2, 4, each - gap);
+  }
+}
 
 /**
  * A share whose outcome is on its way: a frame around it. Its request may have ended meanwhile.

@@ -122,8 +122,9 @@ export const EVENT_PHRASES = {
     `${are(f.num_accepted)} accepted${verdictWords(f)}`,
   token_sampled: (f) => `${sampledToken(f)} ${howSampled(f)} for ${f.request}`,
   drafts_proposed: (f, e) =>
-    `${plural(f.drafts.length, "draft")} for ${f.request}: ${quote(f.texts.join(""))}, which ` +
-    `followed when its last ${plural(f.num_matched, "token")} stood at ${f.matched_at}${took(e)}`,
+    `${plural(f.drafts.length, "draft")} for ${f.request}: ${quote(f.texts.join(""))} followed ` +
+    `its last ${plural(f.num_matched, "token")} before, at position ${f.matched_at}; ` +
+    `found${took(e)}`,
   tokens_returned: (f) =>
     `${does(f.num_tokens, "sampled token", "goes", "go")} back to the scheduler`,
   token_appended: (f) =>
