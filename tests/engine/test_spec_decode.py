@@ -17,6 +17,7 @@ from engine.outputs import ModelRunnerOutput, NewRequestData, ScheduledRequest, 
 from engine.rejection_sampler import verify
 from engine.sampler import Candidates, Sampled, Sampler, SamplingRow, TokenCounts
 from engine.spec_decode.ngram_proposer import NgramProposer, Proposal
+from tests.engine.test_model_runner import Engine, random_prompt
 from tests.engine.tiny_configs import VOCAB, plain_greedy, tiny
 from tests.engine.traces import make_trace
 
@@ -254,3 +255,88 @@ def test_what_a_request_asks_for_holds_at_every_place_of_its_drafts(params: Any)
         assert mine.token_id == other.token_id and mine.rank == other.rank
         assert mine.logprob == pytest.approx(other.logprob, abs=1e-4)
     assert bool(told_logprobs) == ("logprobs" in params)
+
+
+# --- under the real scheduler ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_greedy_text_is_the_naive_loops_whatever_happens(seed: int) -> None:
+    """Preemption, chunks, prefix hits, aborts and resets, at any phase, with drafts in between."""
+    model, rng = tiny("llama"), random.Random(seed)
+    engine = Engine(
+        model,
+        block_size=4,
+        num_gpu_blocks=16,
+        max_num_batched_tokens=rng.randrange(6, 24),
+        max_num_seqs=4,
+        max_model_len=40,
+        enforce_eager=seed % 2 == 0,
+        speculative_config=SPECULATION | {"prompt_lookup_min": 1, "prompt_lookup_max": 3},
+    )
+    prompts: dict[str, list[int]] = {}
+    for i in range(9):
+        key, phrase = f"r{i}", random_prompt(rng, rng.randrange(1, 5))
+        prompts[key] = (phrase * 12)[: rng.randrange(3, 18)]
+        logprobs = 1 if i % 3 == 0 else None
+        engine.add(key, prompts[key], max_tokens=rng.randrange(1, 20), prompt_logprobs=logprobs)
+        for _ in range(rng.randrange(12)):
+            engine.core.step_phase()
+        if i == 6:
+            engine.core.reset_prefix_cache(reset_running_requests=True)
+        if i == 4:
+            engine.core.abort_requests(["r3", "r4"])
+    outputs = engine.run()
+    verified = engine.facts(DraftsVerified)
+    assert sum(fact.num_accepted for fact in verified) > 3
+    assert any(fact.num_accepted < len(fact.drafts) for fact in verified)
+    for key, prompt in prompts.items():
+        assert outputs[key] == plain_greedy(model, prompt, len(outputs[key])), key
+        if key not in ("r3", "r4"):
+            limit = engine.requests[key].sampling_params.max_tokens
+            assert len(outputs[key]) == min(limit, 40 - len(prompt))
+
+
+def test_a_stop_among_accepted_drafts_ends_the_text_there() -> None:
+    model = tiny("llama")
+    right = plain_greedy(model, PROMPT, 12)
+    place = next(i for i in range(4, 12) if i % 4 and right[i] not in right[:i])
+    engine = Engine(model, block_size=4, speculative_config=SPECULATION)
+    engine.runner.proposer = Oracle([*PROMPT, *right])
+    engine.add("r", PROMPT, stop_token_ids=[right[place]])
+    assert engine.run()["r"] == right[: place + 1]
+    assert {fact.num_accepted for fact in engine.facts(DraftsVerified)} == {3}
+    assert not engine.runner.requests
+
+
+class Oracle(NgramProposer):
+    """Knows the text; at times, only the first of three tokens."""
+
+    def __init__(self, text: list[int], wrong: int = 0):
+        super().__init__(1, 1, 3, 512)
+        self.text = text
+        self.wrong = wrong  # at every place that is a multiple of it; 0: never
+
+    def propose(self, token_ids: Sequence[int]) -> Proposal | None:
+        drafts = self.text[len(token_ids) : len(token_ids) + 3]
+        if self.wrong and len(token_ids) % self.wrong == 0:
+            drafts = [*drafts[:1], *((draft + 1) % VOCAB for draft in drafts[1:])]
+        return Proposal(tuple(drafts), 0, 1) if drafts else None
+
+
+@pytest.mark.parametrize("wrong", [0, 2])
+def test_drawn_text_is_the_same_with_drafts(wrong: int) -> None:
+    """A seed gives one text: with right drafts, with some wrong ones, and without any."""
+    model = tiny("llama")
+    params = {"temperature": 0.9, "top_p": 0.95, "seed": 11, "max_tokens": 30}
+    plain = Engine(model, block_size=4)
+    plain.add("r", PROMPT, **params)
+    text = plain.run()["r"]
+    engine = Engine(model, block_size=4, speculative_config=SPECULATION)
+    engine.runner.proposer = Oracle([*PROMPT, *text], wrong)
+    engine.add("r", PROMPT, **params)
+    assert engine.run()["r"] == text
+    verified = engine.facts(DraftsVerified)
+    assert any(fact.num_accepted < len(fact.drafts) for fact in verified) == bool(wrong)
+    assert all(len(fact.drawn_from) == len(fact.probabilities) > 0 for fact in verified)
+    assert engine.core.step_index < plain.core.step_index
