@@ -19,6 +19,7 @@ NAMES = (
     "scheduler",
     "old_ways",
     "async_scheduling",
+    "speculation",
     "beside_vllm",
     "replay",
     "dtypes",
