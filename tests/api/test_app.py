@@ -68,9 +68,9 @@ def test_python_app_serves_from_anywhere_and_ends_with_open_streams(
             app.process.wait(10)
             assert time.monotonic() - began < 3.5
         waiting.join(5)
-    # Triton's bindings may complain at exit of what they have not given back in time.
-    said = [line for line in app.lines if "nanobind" not in line and "leaked" not in line]
-    assert "".join(said) == f"Glassbox is at {url}\n"
+    # What Triton's bindings miss when an interpreter ends, on a busy machine, is the last thing said.
+    said = "".join(app.lines).partition("nanobind: ")[0]
+    assert said == f"Glassbox is at {url}\n"
 
 
 def post_and_wait(url: str, key: str) -> None:
