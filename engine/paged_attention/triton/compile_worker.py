@@ -53,18 +53,20 @@ def main() -> None:
             print(json.dumps(compile_kernel(**wanted)), file=answers, flush=True)
 
 
-def compile_kernel(kernel: str, arch: int, dtype: str, shape: list[int]) -> dict[str, Any]:
-    """Compile one for sm_`arch`; the fields of `CompiledKernel`, or `error`."""
+def compile_kernel(
+    kernel: str, arch: int, dtype: str, shape: list[int], sass: bool
+) -> dict[str, Any]:
+    """Compile one for sm_`arch`; what `CompiledKernel` says of it, or `error`."""
     import triton
     from triton.backends.compiler import GPUTarget
 
     from engine.paged_attention.triton import kernels
 
-    function = getattr(kernels, FUNCTIONS[kernel])
-    launch = launch_of(kernel, DTYPES[dtype], *shape)
-    source, options = source_of(function, launch)
     began = time.perf_counter()
     try:
+        function = getattr(kernels, FUNCTIONS[kernel])
+        launch = launch_of(kernel, DTYPES[dtype], *shape)
+        source, options = source_of(function, launch)
         made = triton.compile(
             source, target=GPUTarget("cuda", arch, THREADS_IN_WARP), options=options
         )
@@ -81,7 +83,7 @@ def compile_kernel(kernel: str, arch: int, dtype: str, shape: list[int]) -> dict
             "ttir": str(made.asm["ttir"]),
             "ttgir": str(made.asm["ttgir"]),
             "ptx": str(made.asm["ptx"]),
-            "sass": "",
+            "sass": str(made.asm["sass"]) if sass else None,
         }
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"[:2000]}

@@ -17,7 +17,12 @@ from engine.paged_attention.triton import kernels
 # Largest values of the cache's dtypes with 8 bits; what is larger is cut to them, as in vLLM.
 LARGEST = {torch.float8_e4m3fn: 448.0, torch.float8_e5m2: 57344.0, torch.int8: 127.0}
 SMALLEST_DOT = 16  # rows, columns and depth of the smallest product that tensor cores take
+LARGEST_TILE = 16 * 1024  # bytes of keys, or of values, at once
 PREFILL_ROWS = 64  # rows of a prefill tile: tokens times query heads of a KV head
+# Bytes of keys and values that a program has on their way, beside those it works on. A block's
+# number has to arrive before its keys can be asked for, which takes a stage of the pipeline more.
+IN_FLIGHT = 24 * 1024
+MOST_STAGES = 5
 # Whether a * b + c may be rounded once. Said explicitly, so that every way to compile says it.
 FP_FUSION = True
 
@@ -129,7 +134,7 @@ def paged_decode(
         SPLITS=splits,
         ROWS=padded(group),
         GROUP=group,
-        num_warps=2,
+        num_warps=warps_for(padded(group), dim),
         **walk_constants(pages, options, trace, query),
     )
     if splits > 1:
@@ -176,7 +181,7 @@ def paged_prefill(
         options.softcap or 0.0,
         ROWS=rows,
         GROUP=group,
-        num_warps=4,
+        num_warps=warps_for(rows, query.shape[2]),
         **walk_constants(pages, options, trace, query),
     )
     return notes
@@ -187,9 +192,11 @@ def walk_constants(
 ) -> dict[str, Any]:
     """What a walk over these pages is compiled for."""
     _, _, block_size, kv_heads, dim = pages.data.shape
+    tile = tile_of(block_size, dim, query.dtype)
+    in_tile = 2 * tile * padded(dim) * pages.data.itemsize
     return {
         "BLOCK_SIZE": block_size,
-        "TILE": tile_of(block_size, dim, query.dtype),
+        "TILE": tile,
         "KV_HEADS": kv_heads,
         "DIM": dim,
         "DIM_PADDED": padded(dim),
@@ -198,6 +205,7 @@ def walk_constants(
         "SINKS": options.sinks is not None,
         "TRACE": trace,
         "WIDEN": query.device.type == "cpu",
+        "num_stages": min(MOST_STAGES, 2 + IN_FLIGHT // in_tile),
         **compile_options(query),
     }
 
@@ -208,9 +216,14 @@ def compile_options(like: Tensor) -> dict[str, Any]:
 
 
 def tile_of(block_size: int, dim: int, dtype: torch.dtype) -> int:
-    """Tokens of a block that are read at once: all, unless that is more than registers hold."""
-    most = 16384 // dtype.itemsize // padded(dim)
+    """Tokens of a block that are read at once: all, unless a program cannot hold them."""
+    most = LARGEST_TILE // dtype.itemsize // padded(dim)
     return min(padded(block_size), max(SMALLEST_DOT, most))
+
+
+def warps_for(rows: int, dim: int) -> int:
+    """Warps of a program whose sums are [rows, dim]: each thread holds as many."""
+    return min(8, max(2, rows * padded(dim) // 1024))
 
 
 def prefill_rows(group: int) -> int:
