@@ -49,8 +49,8 @@ def interpret(task: dict[str, Any]) -> dict[str, Any]:
             decodes = decodes_of(batch, [0], CPU)
             notes = paged_decode(pages, query, output, decodes, options, trace=True)
         else:
-            chunks = Prefills(batch, [0], CPU).tiled(group)
-            starts, lanes = chunks.tile_starts.tolist(), prefill_rows(group) // group * group
+            chunks = Prefills(batch, [0], CPU).tiled(group, dim)
+            starts, lanes = chunks.tile_starts.tolist(), prefill_rows(group, dim) // group * group
             notes = paged_prefill(pages, query, output, chunks, options, trace=True)
     assert notes is not None
     states = as_held(notes)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from engine.paged_attention.triton import worker
@@ -41,3 +44,23 @@ def rest_at_once(task: dict[str, Any]) -> dict[str, Any]:
     """Wait for nothing after this answer."""
     worker.IDLE_SECONDS = 0.0
     return {}
+
+
+def attend_broken(task: dict[str, Any]) -> dict[str, Any]:
+    """`interpret.attend`, by kernels in whose source `old` is `new`."""
+    from engine.paged_attention.triton import interpret, kernels, launch
+
+    source = Path(kernels.__file__).read_text()
+    assert task["old"] in source, task["old"]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "broken_kernels.py")  # a file: Triton reads the source of functions
+        path.write_text(source.replace(task["old"], task["new"]))
+        spec = importlib.util.spec_from_file_location("broken_kernels", path)
+        assert spec is not None and spec.loader is not None
+        broken = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(broken)
+        vars(launch)["kernels"] = broken
+        try:
+            return interpret.attend(task["task"])
+        finally:
+            vars(launch)["kernels"] = kernels

@@ -89,7 +89,7 @@ class TritonPagedAttention:
             notes = paged_decode(pages, query, output, self.decodes, options, splits, self.trace)
             self.traces += [notes] if notes else []
         if self.prefills is not None:
-            chunks = self.prefills.tiled(heads // pages.data.shape[3])
+            chunks = self.prefills.tiled(heads // pages.data.shape[3], dim)
             notes = paged_prefill(pages, query, output, chunks, options, self.trace)
             self.traces += [notes] if notes else []
         return output
@@ -106,12 +106,12 @@ class Prefills:
         self._starts = int32([metadata.query_start_loc[i] for i in requests], device)
         self._tiled: dict[int, Chunks] = {}
 
-    def tiled(self, group: int) -> Chunks:
-        """Cut for `group` query heads a KV head."""
-        if group not in self._tiled:
-            tokens = prefill_rows(group) // group
+    def tiled(self, group: int, dim: int) -> Chunks:
+        """Cut for `group` query heads a KV head, of `dim` numbers each."""
+        tokens = prefill_rows(group, dim) // group
+        if tokens not in self._tiled:
             tiles = [(i, start) for i, n in enumerate(self._lens) for start in range(0, n, tokens)]
-            self._tiled[group] = Chunks(
+            self._tiled[tokens] = Chunks(
                 self._tables,
                 self._seq_lens,
                 self._starts,
@@ -119,7 +119,7 @@ class Prefills:
                 int32([request for request, _ in tiles], self._device),
                 int32([start for _, start in tiles], self._device),
             )
-        return self._tiled[group]
+        return self._tiled[tokens]
 
 
 def decodes_of(

@@ -40,6 +40,7 @@ def reshape_and_cache_kernel(
     DIM: tl.constexpr,
     DIM_PADDED: tl.constexpr,  # the next power of two: tiles have no other sizes
     LARGEST: tl.constexpr,  # what a cache of 8 bits can hold; 0 where it holds the values as such
+    WIDEN: tl.constexpr,  # whether this is the interpreter, see `narrow`
 ):
     """Program (row, kv head): put a token's K and V where the block table will look for it."""
     row = tl.program_id(0)
@@ -52,25 +53,54 @@ def reshape_and_cache_kernel(
         value + head * value_stride_head + row * value_stride_row + dims, mask=real, other=0.0
     )
     place = slot * KV_HEADS + head
-    store_states(k, key_cache, key_scales, place, dims, real, DIM, LARGEST)
-    store_states(v, value_cache, value_scales, place, dims, real, DIM, LARGEST)
+    store_states(k, key_cache, key_scales, place, dims, real, DIM, LARGEST, WIDEN)
+    store_states(v, value_cache, value_scales, place, dims, real, DIM, LARGEST, WIDEN)
 
 
 @triton.jit
 def store_states(
-    states, cache, scales, place, dims, real, DIM: tl.constexpr, LARGEST: tl.constexpr
+    states,
+    cache,
+    scales,
+    place,
+    dims,
+    real,
+    DIM: tl.constexpr,
+    LARGEST: tl.constexpr,
+    WIDEN: tl.constexpr,
 ):
     """Store the K or V of one token and head: as they are, cut to what fits, or scaled."""
     x = states.to(tl.float32)
     if scales is not None:  # int8: the largest becomes 127, and the scale says what it was
-        scale = tl.maximum(tl.max(tl.abs(x)) / LARGEST, 1e-12)
+        scale = tl.maximum(tl.max(tl.abs(x)) / LARGEST, 1e-6)
         tl.store(scales + place, scale)
-        x = x / scale
-        # Rounds half to even, as torch.round does: adding 1.5 * 2**23 leaves no room for halves.
-        x = (x + 12582912.0) - 12582912.0
+        x = x * (1.0 / scale)
+        x = x + tl.where(x < 0, -0.5, 0.5)  # the cast cuts off what is behind the point
     if LARGEST > 0:
         x = tl.minimum(tl.maximum(x, -LARGEST), LARGEST)
-    tl.store(cache + place * DIM + dims, x.to(cache.dtype.element_ty), mask=real)
+    tl.store(cache + place * DIM + dims, narrow(x, cache.dtype.element_ty, WIDEN), mask=real)
+
+
+@triton.jit
+def narrow(x, dtype: tl.constexpr, WIDEN: tl.constexpr):
+    """x, float32, as `dtype`: the nearest number that it has.
+
+    The interpreter's own conversion cuts to bfloat16, and loses a digit where fp8 carries one. So
+    there x first becomes a number that `dtype` has, by hand; compiled, this is a conversion.
+    """
+    if WIDEN and (dtype == tl.bfloat16 or dtype.is_fp8()):
+        DROPPED: tl.constexpr = 23 - dtype.fp_mantissa_width  # binary digits behind the last kept
+        bits = x.to(tl.int32, bitcast=True)
+        odd = (bits >> DROPPED) & 1  # halves go to the even neighbour
+        bits = (bits + (1 << (DROPPED - 1)) - 1 + odd) >> DROPPED << DROPPED
+        rounded = bits.to(tl.float32, bitcast=True)
+        # Below the smallest exponent numbers have equal distances, of STEP: 2**23 of them and a
+        # half are a number that keeps no digit behind STEP.
+        STEP: tl.constexpr = 2.0 ** (1 - dtype.exponent_bias - dtype.fp_mantissa_width)
+        FIRST: tl.constexpr = 2.0 ** (1 - dtype.exponent_bias)
+        coarse = (x + STEP * 12582912.0) - STEP * 12582912.0
+        x = tl.where(tl.abs(x) < FIRST, coarse, rounded)
+    return x.to(dtype)
 
 
 @triton.jit
@@ -314,7 +344,7 @@ def paged_decode_kernel(
         result = result / tl.where(total == 0.0, 1.0, total)[:, None]
     tl.store(
         output + place[:, None] * DIM + dims[None, :],
-        result.to(output.dtype.element_ty),
+        narrow(result, output.dtype.element_ty, WIDEN),
         mask=inside,
     )
 
@@ -331,6 +361,7 @@ def reduce_splits_kernel(
     SPLITS_PADDED: tl.constexpr,
     DIM: tl.constexpr,
     DIM_PADDED: tl.constexpr,
+    WIDEN: tl.constexpr,
 ):
     """Program (request, head): the shares of a request become one softmax."""
     request = tl.program_id(0)
@@ -354,7 +385,7 @@ def reduce_splits_kernel(
     result = tl.sum(outputs * shrink[:, None], 0) / tl.where(total == 0.0, 1.0, total)
     tl.store(
         output + (row * HEADS + head) * DIM + dims,
-        result.to(output.dtype.element_ty),
+        narrow(result, output.dtype.element_ty, WIDEN),
         mask=dims < DIM,
     )
 
@@ -460,6 +491,6 @@ def paged_prefill_kernel(
     result = result / tl.where(total == 0.0, 1.0, total)[:, None]
     tl.store(
         output + (batch_rows[:, None] * KV_HEADS * GROUP + heads[:, None]) * DIM + dims[None, :],
-        result.to(output.dtype.element_ty),
+        narrow(result, output.dtype.element_ty, WIDEN),
         mask=inside,
     )

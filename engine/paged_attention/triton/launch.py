@@ -88,6 +88,7 @@ def reshape_and_cache(pages: Pages, key: Tensor, value: Tensor, slot_mapping: Te
         DIM=dim,
         DIM_PADDED=padded(dim),
         LARGEST=LARGEST.get(pages.data.dtype, 0.0),
+        WIDEN=is_interpreted(key),
         num_warps=1,
         **compile_options(key),
     )
@@ -147,6 +148,7 @@ def paged_decode(
             SPLITS_PADDED=power_of_two(splits),
             DIM=dim,
             DIM_PADDED=padded(dim),
+            WIDEN=is_interpreted(query),
             num_warps=1,
             **compile_options(query),
         )
@@ -163,10 +165,11 @@ def paged_prefill(
 ) -> WalkTrace | None:
     """As `paged_decode`, for chunks. One program a tile and KV head."""
     query = with_rows(query)
+    heads, _, dim = query.shape
     kv_heads = pages.data.shape[3]
-    group = query.shape[0] // kv_heads
+    group = heads // kv_heads
     tiles, width = len(batch.tile_requests), batch.block_tables.shape[1]
-    rows = prefill_rows(group)
+    rows = prefill_rows(group, dim)
     notes = WalkTrace.empty(tiles * kv_heads, width, rows, query.device) if trace else None
     kernels.paged_prefill_kernel[tiles, kv_heads](
         query,
@@ -181,7 +184,7 @@ def paged_prefill(
         options.softcap or 0.0,
         ROWS=rows,
         GROUP=group,
-        num_warps=warps_for(rows, query.shape[2]),
+        num_warps=warps_for(rows, dim),
         **walk_constants(pages, options, trace, query),
     )
     return notes
@@ -204,7 +207,7 @@ def walk_constants(
         "SOFTCAP": options.softcap is not None,
         "SINKS": options.sinks is not None,
         "TRACE": trace,
-        "WIDEN": query.device.type == "cpu",
+        "WIDEN": is_interpreted(query),
         "num_stages": min(MOST_STAGES, 2 + IN_FLIGHT // in_tile),
         **compile_options(query),
     }
@@ -212,7 +215,12 @@ def walk_constants(
 
 def compile_options(like: Tensor) -> dict[str, Any]:
     """Options of the compiler, which the interpreter does not know."""
-    return {} if like.device.type == "cpu" else {"enable_fp_fusion": FP_FUSION}
+    return {} if is_interpreted(like) else {"enable_fp_fusion": FP_FUSION}
+
+
+def is_interpreted(like: Tensor) -> bool:
+    """Whether it is the interpreter that works on such a tensor."""
+    return like.device.type == "cpu"
 
 
 def tile_of(block_size: int, dim: int, dtype: torch.dtype) -> int:
@@ -226,9 +234,9 @@ def warps_for(rows: int, dim: int) -> int:
     return min(8, max(2, rows * padded(dim) // 1024))
 
 
-def prefill_rows(group: int) -> int:
-    """Rows of a prefill tile with `group` rows a token."""
-    return max(PREFILL_ROWS, power_of_two(group))
+def prefill_rows(group: int, dim: int) -> int:
+    """Rows of a prefill tile with `group` rows a token; fewer where their sums are long."""
+    return max(PREFILL_ROWS * 128 // max(128, padded(dim)), power_of_two(group))
 
 
 def padded(size: int) -> int:
