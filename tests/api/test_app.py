@@ -68,7 +68,7 @@ def test_python_app_serves_from_anywhere_and_ends_with_open_streams(
             app.process.wait(10)
             assert time.monotonic() - began < 3.5
         waiting.join(5)
-    # What Triton's bindings miss when an interpreter ends, on a busy machine, is the last thing said.
+    # What Triton's bindings miss when an interpreter ends, on a busy machine, is said last.
     said = "".join(app.lines).partition("nanobind: ")[0]
     assert said == f"Glassbox is at {url}\n"
 
