@@ -36,6 +36,7 @@ from engine.events import (
     PromptTooLong,
     Reason,
     RequestRefused,
+    SpecDecodingLogged,
     StatsLogged,
 )
 from engine.integrity import LogReader, check_integrity
@@ -806,8 +807,7 @@ class AsyncLLM:
         """In a step's last phase, when its outcome has gone out: the periodic line may be due."""
         if not self._stats_line.seconds_left:
             self.stats.end_step()
-            line = self._take_line()
-            if line is not None:
+            for line in self._take_lines():
                 self.trace.event(line)
 
     def _await_line(self) -> None:
@@ -831,16 +831,16 @@ class AsyncLLM:
         if self._stats_line.seconds_left:  # a step has logged it meanwhile
             self._await_line()
             return
-        line = self._take_line()
-        if line is not None:
+        lines = self._take_lines()
+        for line in lines:
             self._log_command(line)
+        if lines:
             self._await_line()
 
-    def _take_line(self) -> StatsLogged | None:
-        line = self._stats_line.take()
-        if line is not None:
-            self._print(stats_text(line))
-        return line
+    def _take_lines(self) -> list[StatsLogged | SpecDecodingLogged]:
+        lines = self._stats_line.take()
+        self._print(*map(stats_text, lines))
+        return lines
 
     def _print(self, *lines: str) -> None:
         if self._console:
@@ -867,6 +867,7 @@ class AsyncLLM:
         facts: MemorySized
         | RequestRefused
         | StatsLogged
+        | SpecDecodingLogged
         | EngineFailed
         | IntegrityChecked
         | KVCacheCompared,

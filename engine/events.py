@@ -847,6 +847,17 @@ class StatsLogged(NamedTuple):
     prefix_cache_hit_rate: float  # of the latest 1,000 look-ups, from 0 to 1
 
 
+@at("async-engine")
+class SpecDecodingLogged(NamedTuple):
+    """The periodic line's second half, where drafts were verified: what they were worth."""
+
+    seconds: float  # that the throughputs are over
+    num_drafts: int  # requests that had some, once a step
+    num_draft_tokens: int
+    num_accepted_tokens: int
+    accepted_per_pos: tuple[int, ...]  # by place in the draft
+
+
 @at("block-manager")
 class IntegrityChecked(NamedTuple):
     """All rules of `engine/integrity.py` were checked, between two phases.
@@ -941,6 +952,7 @@ Facts = (
     | TextEmitted
     | RequestCompleted
     | StatsLogged
+    | SpecDecodingLogged
     | IntegrityChecked
     | KVCacheCompared
     | EngineFailed

@@ -104,6 +104,23 @@ COUNTERS = (
     ),
 )
 
+# Only of an engine that speculates, as in vLLM (`vllm/v1/spec_decode/metrics.py`).
+DRAFT_COUNTERS = (
+    Figure(
+        "spec_decode_num_drafts",
+        "Requests that had drafts verified, counted once a step.",
+        lambda s: s.num_drafts,
+    ),
+    Figure("spec_decode_num_draft_tokens", "Drafts verified.", lambda s: s.num_draft_tokens),
+    Figure("spec_decode_num_accepted_tokens", "Drafts kept.", lambda s: s.num_accepted_tokens),
+    Figure(
+        "spec_decode_num_accepted_tokens_per_pos",
+        "Drafts kept, by their place in the draft.",
+        lambda s: {str(place): count for place, count in enumerate(s.accepted_per_pos)},
+        "position",
+    ),
+)
+
 HISTOGRAMS = (
     Distribution(
         "request_prompt_tokens", "Prompt tokens of finished requests.", lambda h: h.prompt_tokens
@@ -186,7 +203,8 @@ class EngineCollector(Collector):
         yield cache_config_info(self.stats)
         for figure in GAUGES:
             yield self._figure(GaugeMetricFamily, figure)
-        for figure in COUNTERS:
+        speculates = self.stats.config.speculative_config is not None
+        for figure in COUNTERS + (DRAFT_COUNTERS if speculates else ()):
             yield self._figure(CounterMetricFamily, figure)
         for distribution in HISTOGRAMS:
             yield self._histogram(distribution)

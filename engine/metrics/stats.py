@@ -17,6 +17,7 @@ from typing import Any
 from engine.config import EngineConfig
 from engine.events import (
     EXECUTOR_PHASES,
+    DraftsSettled,
     Event,
     MemorySized,
     OutputsReturned,
@@ -152,6 +153,10 @@ class EngineStats:
         self.prompt_tokens = 0  # of requests that have a first token
         self.prompt_tokens_cached = 0
         self.generation_tokens = 0
+        self.num_drafts = 0  # requests that had some verified, once a step
+        self.num_draft_tokens = 0
+        self.num_accepted_tokens = 0
+        self.accepted_per_pos = [0] * config.num_speculative_tokens  # by place in the draft
         self.finished = Counter[str](dict.fromkeys(FinishReason, 0))  # by reason
         self.pool_set_by = "num_gpu_blocks"
         self.histograms = Histograms(config.max_model_len or 1)
@@ -172,6 +177,7 @@ class EngineStats:
             PrefixCacheReset: self._cache_reset,
             RequestScheduled: self._scheduled,
             RequestPreempted: self._preempted,
+            DraftsSettled: self._drafts_settled,
             TokenAppended: self._token_appended,
             OutputsReturned: self._outputs_returned,
             RequestCompleted: self._request_completed,
@@ -242,6 +248,14 @@ class EngineStats:
 
     def _preempted(self, event: Event) -> None:
         self.num_preemptions += 1
+
+    def _drafts_settled(self, event: Event) -> None:
+        facts: DraftsSettled = event.facts  # type: ignore[assignment]
+        self.num_drafts += 1
+        self.num_draft_tokens += facts.num_drafts
+        self.num_accepted_tokens += facts.num_accepted
+        for place in range(facts.num_accepted):
+            self.accepted_per_pos[place] += 1
 
     def _token_appended(self, event: Event) -> None:
         facts: TokenAppended = event.facts  # type: ignore[assignment]

@@ -1,15 +1,16 @@
 """The lines that vLLM's console prints of an engine: its cache at the start, then how it does.
 
-Part of box `async-engine`. vLLM 0.26.0: `vllm/v1/metrics/loggers.py` (`LoggingStatLogger`); for the
-start, `vllm/v1/worker/gpu_worker.py` and `vllm/v1/core/kv_cache_utils.py`. The words are vLLM's;
-the front end decides when a line is due and logs it as `StatsLogged`.
+Part of box `async-engine`. vLLM 0.26.0: `vllm/v1/metrics/loggers.py` (`LoggingStatLogger`) and
+`vllm/v1/spec_decode/metrics.py` (`SpecDecodingLogging`); for the start,
+`vllm/v1/worker/gpu_worker.py` and `vllm/v1/core/kv_cache_utils.py`. The words are vLLM's; the front
+end decides when a line is due and logs it as `StatsLogged`.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from engine.events import CacheLimitsLength, MemorySized, StatsLogged
+from engine.events import CacheLimitsLength, MemorySized, SpecDecodingLogged, StatsLogged
 from engine.metrics.stats import EngineStats
 from engine.sizing import GIB, CacheSize
 
@@ -22,11 +23,18 @@ class Totals(NamedTuple):
     prompt_tokens: int  # computed ones
     generation_tokens: int
     preemptions: int
+    drafts: tuple[int, ...]  # how many, of how many tokens, how many accepted; these by place
 
     @classmethod
     def of(cls, stats: EngineStats) -> Totals:
         """As they stand now."""
-        return cls(stats.prompt_tokens_computed, stats.generation_tokens, stats.num_preemptions)
+        drafts = (stats.num_drafts, stats.num_draft_tokens, stats.num_accepted_tokens)
+        return cls(
+            stats.prompt_tokens_computed,
+            stats.generation_tokens,
+            stats.num_preemptions,
+            (*drafts, *stats.accepted_per_pos),
+        )
 
 
 class StatsLine:
@@ -49,12 +57,15 @@ class StatsLine:
         if Totals.of(self.stats) == self._before and not self._last_was_busy:
             self._began = self.stats.trace.now_us
 
-    def take(self) -> StatsLogged | None:
+    def take(self) -> list[StatsLogged | SpecDecodingLogged]:
         """The line of the interval that ends now, and begin the next one.
 
-        As in vLLM one line of zeros follows when the work has ended, and then None.
+        As in vLLM one line of zeros follows when the work has ended, and then none. Where drafts
+        were verified there is a second line. (vLLM's has its throughputs over the time since the
+        last such line, with all rests.)
         """
         stats, now = self.stats, Totals.of(self.stats)
+        drafts = [new - old for new, old in zip(now.drafts, self._before.drafts, strict=True)]
         duration = (stats.trace.now_us - self._began) / 1e6
         prompt = (now.prompt_tokens - self._before.prompt_tokens) / max(duration, 1e-6)
         generation = (now.generation_tokens - self._before.generation_tokens) / max(duration, 1e-6)
@@ -64,8 +75,8 @@ class StatsLine:
         quiet = not (busy or self._last_was_busy)
         self._last_was_busy = busy
         if quiet:
-            return None
-        return StatsLogged(
+            return []
+        line = StatsLogged(
             round(duration, 3),
             round(prompt, 3),
             round(generation, 3),
@@ -75,10 +86,17 @@ class StatsLine:
             round(stats.kv_cache_usage, 4),
             round(stats.hit_rate.value, 4),
         )
+        num_drafts, drafted, accepted, *by_place = drafts
+        if not num_drafts:
+            return [line]
+        seconds = line.seconds
+        return [line, SpecDecodingLogged(seconds, num_drafts, drafted, accepted, tuple(by_place))]
 
 
-def stats_text(line: StatsLogged) -> str:
+def stats_text(line: StatsLogged | SpecDecodingLogged) -> str:
     """The line in vLLM's words."""
+    if isinstance(line, SpecDecodingLogged):
+        return drafts_text(line)
     preemptions = f"Preemptions: {line.preemptions}, " * bool(line.preemptions)
     return (
         f"Engine 000: Avg prompt throughput: {line.prompt_throughput:.1f} tokens/s, "
@@ -86,6 +104,21 @@ def stats_text(line: StatsLogged) -> str:
         f"Running: {line.running} reqs, Waiting: {line.waiting} reqs, {preemptions}"
         f"GPU KV cache usage: {line.kv_cache_usage * 100:.1f}%, "
         f"Prefix cache hit rate: {line.prefix_cache_hit_rate * 100:.1f}%"
+    )
+
+
+def drafts_text(line: SpecDecodingLogged) -> str:
+    """The second line: the mean length counts the token that the model adds to what it accepts."""
+    accepted, drafted = line.num_accepted_tokens, line.num_draft_tokens
+    seconds = max(line.seconds, 1e-6)
+    rates = ", ".join(f"{count / line.num_drafts:.3f}" for count in line.accepted_per_pos)
+    return (
+        f"SpecDecoding metrics: Mean acceptance length: {1 + accepted / line.num_drafts:.2f}, "
+        f"Accepted throughput: {accepted / seconds:.2f} tokens/s, "
+        f"Drafted throughput: {drafted / seconds:.2f} tokens/s, "
+        f"Accepted: {accepted} tokens, Drafted: {drafted} tokens, "
+        f"Per-position acceptance rate: {rates}, "
+        f"Avg Draft acceptance rate: {accepted / drafted * 100:.1f}%"
     )
 
 

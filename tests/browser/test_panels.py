@@ -39,6 +39,7 @@ from engine.events import (
     RequestPreempted,
     RequestRefused,
     RequestSubmitted,
+    SpecDecodingLogged,
     StatsLogged,
     StepDispatched,
 )
@@ -1098,6 +1099,8 @@ def traces_with(kind: str, model: LoadedModel) -> Iterator[Trace]:
         yield command_trace(SIZED, CacheLimitsLength(1008, 2048))
     elif kind == "stats_logged":
         yield command_trace(StatsLogged(10.0, 3.2, 12.5, 2, 1, 0, 0.25, 0.5), aside=True)
+    elif kind == "spec_decoding_logged":
+        yield command_trace(SpecDecodingLogged(10.0, 4, 12, 5, (3, 2, 0)), aside=True)
     elif kind == "integrity_checked":
         found = IntegrityChecked(
             "execute", ("leaks", "log"), (63, 90), 1, ("leaks",), ("block 4",), (4,), ("",)

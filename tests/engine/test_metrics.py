@@ -12,12 +12,14 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from engine.async_llm import AsyncLLM, Submission
-from engine.config import EngineConfig, SamplingParams
+from engine.config import EngineConfig, SamplingParams, SpeculativeConfig
 from engine.engine_thread import EngineThread
 from engine.events import (
+    DraftsSettled,
     Event,
     OutputsReturned,
     Phase,
+    SpecDecodingLogged,
     StatsLogged,
 )
 from engine.metrics.histogram import Histogram, token_bounds
@@ -67,6 +69,7 @@ def run_under_pressure(engine: AsyncLLM) -> None:
         finish(engine)
 
 
+DRAFTER = SpeculativeConfig(method="ngram", num_speculative_tokens=3, prompt_lookup_max=2)
 TIGHT = {"num_gpu_blocks": 10, "block_size": 8, "max_num_seqs": 3, "max_num_batched_tokens": 16}
 
 
@@ -96,7 +99,36 @@ def test_every_name_is_one_of_vllms(make: Make) -> None:
     ours = {name for name, _ in scrape(engine) if not name.startswith("process_")}
     assert ours <= NAMES
     left_out = ("_created", "sleep_state", "estimated_", "external_", "mm_cache_")
-    assert {name for name in NAMES if not any(word in name for word in left_out)} == ours
+    named = {name for name in NAMES if not any(word in name for word in left_out)}
+    drafts = {name for name in named if "spec_decode" in name}
+    assert named - drafts == ours
+    speculating = make(speculative_config=DRAFTER)
+    assert {name for name, _ in scrape(speculating) if name in drafts} == drafts
+
+
+def test_drafts_are_counted_as_they_were_settled(make: Make) -> None:
+    engine = make(speculative_config=DRAFTER)
+    engine.submit([5, 6, 7, 8] * 4, greedy(30))
+    finish(engine)
+    settled = [
+        record.facts
+        for record in engine.trace.records
+        if isinstance(record, Event) and isinstance(record.facts, DraftsSettled)
+    ]
+    got = scrape(engine)
+    assert settled and got["vllm:spec_decode_num_drafts_total", ()] == len(settled)
+    drafted, accepted = (sum(f.num_drafts for f in settled), sum(f.num_accepted for f in settled))
+    assert got["vllm:spec_decode_num_draft_tokens_total", ()] == drafted
+    assert got["vllm:spec_decode_num_accepted_tokens_total", ()] == accepted
+    for place in range(3):
+        name = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+        kept = sum(facts.num_accepted > place for facts in settled)
+        assert got[name, (("position", str(place)),)] == kept
+    # A verified draft is a token like any other: each counts once, and no more than was asked for.
+    assert got["vllm:generation_tokens_total", ()] == 30
+    counters = engine.trace.state()["counters"]
+    assert (counters["num_drafts"], counters["num_draft_tokens"]) == (len(settled), drafted)
+    assert counters["num_accepted_tokens"] == accepted
 
 
 def test_counters_are_the_logs(make: Make) -> None:
@@ -347,6 +379,31 @@ def test_the_line_has_vllms_words() -> None:
     assert stats_text(line._replace(preemptions=3)) == LINE.format("Preemptions: 3, ")
 
 
+def test_the_line_of_drafts_has_vllms_words() -> None:
+    line = SpecDecodingLogged(10.0, 4, 12, 5, (3, 2, 0))
+    assert stats_text(line) == (
+        "SpecDecoding metrics: Mean acceptance length: 2.25, Accepted throughput: 0.50 tokens/s, "
+        "Drafted throughput: 1.20 tokens/s, Accepted: 5 tokens, Drafted: 12 tokens, Per-position "
+        "acceptance rate: 0.750, 0.500, 0.000, Avg Draft acceptance rate: 41.7%"
+    )
+
+
+def test_drafts_have_a_line_of_their_own_in_the_same_interval(make: Make) -> None:
+    engine = make(speculative_config=DRAFTER)
+    line = StatsLine(engine.stats, interval=0.0)
+    engine.submit([5, 6, 7, 8] * 4, greedy(12))
+    finish(engine)
+    _, drafts = line.take()
+    assert isinstance(drafts, SpecDecodingLogged)
+    stats = engine.stats
+    assert (drafts.num_drafts, drafts.num_draft_tokens) == (
+        stats.num_drafts,
+        stats.num_draft_tokens,
+    )
+    assert drafts.accepted_per_pos == tuple(stats.accepted_per_pos)
+    assert len(line.take()) == 1
+
+
 def test_the_caches_size_has_vllms_words() -> None:
     assert CacheSize(512, 16, 1000).texts() == (
         "GPU KV cache size: 8,126 tokens",
@@ -357,10 +414,10 @@ def test_the_caches_size_has_vllms_words() -> None:
 def test_a_line_is_of_its_own_interval(make: Make) -> None:
     engine = make(**TIGHT)
     line = StatsLine(engine.stats, interval=0.0)
-    assert line.take() is None
+    assert line.take() == []
     run_under_pressure(engine)
-    taken = line.take()
-    assert taken is not None
+    (taken,) = line.take()
+    assert isinstance(taken, StatsLogged)
     state = engine.trace.state()
     tokens = state["counters"]["generation_tokens"]
     assert taken.generation_throughput == pytest.approx(tokens / taken.seconds, rel=0.01)
@@ -369,9 +426,9 @@ def test_a_line_is_of_its_own_interval(make: Make) -> None:
     assert taken.preemptions == state["counters"]["num_preemptions"]
     assert (taken.running, taken.waiting, taken.kv_cache_usage) == (0, 0, 0)
     assert 0 < taken.prefix_cache_hit_rate < 1
-    zeros = line.take()
-    assert zeros is not None and zeros.generation_throughput == zeros.preemptions == 0
-    assert line.take() is None
+    (zeros,) = line.take()
+    assert isinstance(zeros, StatsLogged) and zeros.generation_throughput == zeros.preemptions == 0
+    assert line.take() == []
 
 
 def test_by_hand_a_step_that_ends_in_time_logs_the_line(make: Make) -> None:

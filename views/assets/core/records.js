@@ -49,7 +49,12 @@ export function shareKind(facts, promptTokens) {
 }
 
 /** Events that say nothing of the work: whoever looks for what happened passes them over. */
-export const ASIDES = new Set(["stats_logged", "integrity_checked", "kv_cache_compared"]);
+export const ASIDES = new Set([
+  "stats_logged",
+  "spec_decoding_logged",
+  "integrity_checked",
+  "kv_cache_compared",
+]);
 
 const BLOCK_EVENTS = new Set([
   "blocks_hit",

@@ -156,6 +156,13 @@ export const FACTS = {
   outputs_returned: { num_requests: "n", num_finished: "n" },
   text_emitted: { request: "s", text: "s", token: "n", output_index: "n" },
   request_completed: { request: "s", finish_reason: "s" },
+  spec_decoding_logged: {
+    seconds: "n",
+    num_drafts: "n",
+    num_draft_tokens: "n",
+    num_accepted_tokens: "n",
+    accepted_per_pos: "N",
+  },
   stats_logged: {
     seconds: "n",
     prompt_throughput: "n",

@@ -84,6 +84,9 @@ const EVENT_LINES = {
   stats_logged: ({ facts: f, component }) => [
     line("vllm", statsText(f), component, statsHow(f.seconds)),
   ],
+  spec_decoding_logged: ({ facts: f, component }) => [
+    line("vllm", draftsText(f), component, statsHow(f.seconds)),
+  ],
   engine_failed: ({ facts: f, component }) => [
     { ...line("vllm", "EngineCore encountered a fatal error.", component), level: "ERROR" },
     line("ours", f.message, component),
@@ -113,6 +116,21 @@ function statsText(f) {
     (f.preemptions ? `Preemptions: ${f.preemptions}, ` : "") +
     `GPU KV cache usage: ${percent(f.kv_cache_usage)}%, ` +
     `Prefix cache hit rate: ${percent(f.prefix_cache_hit_rate)}%`
+  );
+}
+
+/** @param {any} f the facts of spec_decoding_logged @returns {string} as the engine's `drafts_text` */
+function draftsText(f) {
+  const { num_drafts: drafts, num_accepted_tokens: accepted, num_draft_tokens: drafted } = f;
+  const rate = (/** @type {number} */ tokens) => (tokens / Math.max(f.seconds, 1e-6)).toFixed(2);
+  const places = f.accepted_per_pos.map((/** @type {number} */ n) => (n / drafts).toFixed(3));
+  return (
+    `SpecDecoding metrics: Mean acceptance length: ${(1 + accepted / drafts).toFixed(2)}, ` +
+    `Accepted throughput: ${rate(accepted)} tokens/s, ` +
+    `Drafted throughput: ${rate(drafted)} tokens/s, ` +
+    `Accepted: ${accepted} tokens, Drafted: ${drafted} tokens, ` +
+    `Per-position acceptance rate: ${places.join(", ")}, ` +
+    `Avg Draft acceptance rate: ${((accepted / drafted) * 100).toFixed(1)}%`
   );
 }
 

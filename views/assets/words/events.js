@@ -143,6 +143,9 @@ export const EVENT_PHRASES = {
     `the periodic line over ${f.seconds.toFixed(1)} s: ${f.prompt_throughput.toFixed(1)} prompt ` +
     `and ${f.generation_throughput.toFixed(1)} generated tokens a second, ${f.running} running, ` +
     `${f.waiting} waiting`,
+  spec_decoding_logged: (f) =>
+    `the periodic line of drafts over ${f.seconds.toFixed(1)} s: ` +
+    `${f.num_accepted_tokens} of ${plural(f.num_draft_tokens, "draft")} accepted`,
   integrity_checked: (f, e) =>
     (f.num_violations
       ? `${does(f.num_violations, "place", "breaks", "break")} the engine's rules`
