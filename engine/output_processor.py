@@ -210,22 +210,25 @@ class OutputProcessor:
         first = state.index == 0 and not state.output_pieces
         if first and output.new_token_ids:  # other sequences hit what the first one left
             state.stream.num_cached_tokens = state.request.num_cached_tokens
-        text = "".join(self._add_tokens(state, output))
+        texts = list(self._add_tokens(state, output))
         index = state.detokenizer.stop_index
         stop = None if index is None else (state.request.sampling_params.stop[index], index)
         if stop is not None:
             finish_reason, stop_reason = FinishReason.STOP, stop[0]
         if output.prompt_logprobs is not None:
             state.stream.prompt_logprobs = output.prompt_logprobs
+        # Tokens that were accepted together with the one that ended the text are no part of it.
+        # (vLLM 0.26.0 tells the client of them, without their text.)
+        logprobs = output.logprobs
         state.stream.put(
             RequestOutput(
                 output.request_id,
-                text,
-                output.new_token_ids,
+                "".join(texts),
+                output.new_token_ids[: len(texts)],
                 finish_reason,
                 stop_reason,
                 state.index,
-                output.logprobs,
+                None if logprobs is None else logprobs[: len(texts)],
             )
         )
         if finish_reason is not None:
@@ -245,6 +248,8 @@ class OutputProcessor:
             self._emit(state, text, token)
             yield text
             if state.detokenizer.stopped:
+                for unwanted in output.new_token_ids[number + 1 :]:
+                    self._emit(state, "", unwanted)
                 return
 
     def _emit(self, state: RequestState, text: str, token: int) -> None:

@@ -11,7 +11,8 @@ stale one, a slot never written, a token at a wrong place: each gives another te
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -45,6 +46,25 @@ def choose(output: int, params: SamplingParams, seed: int, index: int) -> int:
     if not params.is_greedy:
         output = hash((output, seed, index))
     return TEXT[output % len(TEXT)]
+
+
+@lru_cache(maxsize=256)
+def naive_text(prompt: tuple[int, ...], params: SamplingParams, seed: int) -> NaiveText:
+    """The same text for whoever asks again."""
+    return NaiveText(naive_tokens(prompt, params, seed))
+
+
+class NaiveText:
+    """What follows a prompt, as far as somebody asked for it."""
+
+    def __init__(self, tokens: Iterator[int]):
+        self._more = tokens
+        self._tokens: list[int] = []
+
+    def __getitem__(self, index: int) -> int:
+        while len(self._tokens) <= index:
+            self._tokens.append(next(self._more))
+        return self._tokens[index]
 
 
 def naive_tokens(prompt: Sequence[int], params: SamplingParams, seed: int) -> Iterator[int]:
@@ -110,6 +130,24 @@ class HashingRunner(ModelRunner):
             for _ in range(rows):
                 yield context[:length]
 
+    def _propose(self, request_ids: Iterable[str]) -> dict[str, tuple[int, ...]]:
+        """Drafts of any number that are right up to any place, beside those looked up."""
+        drafts = super()._propose(request_ids)
+        most = self.config.num_speculative_tokens
+        for key in request_ids if most else ():
+            state = self.requests[key]
+            known, length = len(state.token_ids) - state.num_prompt_tokens, len(state.token_ids)
+            chance = hash((length, known, state.token_ids[-1]))
+            if chance % 5 == 0:
+                continue  # what was looked up, if anything
+            prompt = tuple(state.token_ids[: state.num_prompt_tokens])
+            text = naive_text(prompt, state.sampling_params, state.seed)
+            right, number = chance % (most + 2), most - (chance % 7 == 0)
+            drafts[key] = tuple(
+                text[known + n] if n < right else TEXT[chance % len(TEXT)] for n in range(number)
+            )
+        return drafts
+
     def _rank_prompt(self, rows: Any) -> None:
         """Each of a prompt's tokens must be rated once, and by the right row."""
         state = self.requests[rows.request_id]
@@ -134,4 +172,4 @@ class HashingSampler:
         ]
 
 
-__all__ = ["EOS", "TEXT", "HashingRunner", "naive_tokens", "request_seed"]
+__all__ = ["EOS", "TEXT", "HashingRunner", "naive_text", "request_seed"]

@@ -42,7 +42,7 @@ from engine import input_batch
 from engine.async_llm import AsyncLLM, EngineError, Submission
 from engine.async_scheduler import AsyncScheduler
 from engine.block_pool import BlockPool, KVCacheBlock
-from engine.config import EngineConfig, SamplingParams
+from engine.config import EngineConfig, SamplingParams, SpeculativeConfig
 from engine.core import EngineCore
 from engine.engine_thread import EngineThread
 from engine.events import (
@@ -51,6 +51,8 @@ from engine.events import (
     BlockEvicted,
     BlocksHit,
     BlocksUncached,
+    DraftsDropped,
+    DraftsSettled,
     Event,
     Phase,
     RequestAborted,
@@ -61,14 +63,16 @@ from engine.kv_cache_manager import KVCacheManager
 from engine.model_loader import LoadedModel, load_model
 from engine.output_processor import RequestLost, RequestStream
 from engine.parallel_sampling import sequences
+from engine.rejection_sampler import verify
 from engine.request import Request
 from engine.sampler import request_seed
 from engine.scheduler import Scheduler
+from engine.speculative_scheduler import SpeculativeScheduler
 from engine.two_lanes import TwoLaneTrace
-from tests.engine.hashing_runner import EOS, TEXT, HashingRunner, naive_tokens
+from tests.engine.hashing_runner import EOS, TEXT, HashingRunner, naive_text
 from tests.engine.watch import Watch
 
-HISTORIES = int(os.environ.get("HISTORIES") or 2_000)
+HISTORIES = int(os.environ.get("HISTORIES") or 1_000)
 PARTS = 8  # tests that share them: a test of this project may take ten minutes, on any machine
 SEED = int(os.environ.get("HISTORIES_SEED") or secrets.randbelow(2**32))
 LONGEST = 15  # commands of a history
@@ -94,6 +98,13 @@ class InlineThread(EngineThread):
         """Nothing that is timed matters here."""
 
 
+# With short look-ups, of letters that recur; `HashingRunner` adds drafts of its own.
+DRAFTERS = [
+    SpeculativeConfig(method="ngram", num_speculative_tokens=k, prompt_lookup_max=1) if k else None
+    for k in (0, 0, 0, 1, 3)
+]
+
+
 @st.composite
 def configs(draw: st.DrawFn) -> EngineConfig:
     block_size = draw(st.sampled_from([1, 2, 3, 4, 8]))
@@ -101,6 +112,7 @@ def configs(draw: st.DrawFn) -> EngineConfig:
     least = -(-max_model_len // block_size) + 1
     seats = draw(st.integers(1, 5))
     chunked = draw(st.booleans())
+    drafter = draw(st.sampled_from(DRAFTERS))
     return EngineConfig(
         block_size=block_size,
         num_gpu_blocks=least + draw(st.integers(0, 8)),
@@ -113,7 +125,8 @@ def configs(draw: st.DrawFn) -> EngineConfig:
         scheduling_policy=draw(st.sampled_from(["fcfs", "priority"])),
         watermark=draw(st.sampled_from([0.0, 0.0, 0.1])),
         scheduler_reserve_full_isl=draw(st.booleans()),
-        async_scheduling=draw(st.booleans()),
+        async_scheduling=drafter is None and draw(st.sampled_from([True, True, False])),
+        speculative_config=drafter,
     )
 
 
@@ -189,7 +202,7 @@ class Asked:
         room = (self.config.max_model_len or 0) - len(prompt)
         tokens: list[int] = []
         text = ""
-        for token in naive_tokens(prompt, params, seed):
+        for token in naive_text(tuple(prompt), params, seed):
             tokens.append(token)
             if len(tokens) >= params.min_tokens:
                 if token in params.stop_token_ids or (token == EOS and not params.ignore_eos):
@@ -363,6 +376,8 @@ WANTED = {
     RequestAborted: "aborts",
     BlocksUncached: "steps taken back",
     TokenDropped: "tokens dropped",
+    DraftsSettled: "verifications",
+    DraftsDropped: "drafts lost to a preemption",
 }
 
 
@@ -502,6 +517,26 @@ def a_change_is_not_logged(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Scheduler, "preempt", silently)
 
 
+def a_rejection_is_not_taken_back(patch: pytest.MonkeyPatch) -> None:
+    settle = SpeculativeScheduler._settle
+
+    def keep(scheduler: SpeculativeScheduler, request: Request, num_accepted: int) -> None:
+        settle(scheduler, request, max(num_accepted, request.num_draft_tokens - 1))
+
+    patch.setattr(SpeculativeScheduler, "_settle", keep)
+
+
+def a_wrong_draft_is_accepted(patch: pytest.MonkeyPatch) -> None:
+    """No rule is broken; the text alone is another."""
+
+    def trusting(drafts: Sequence[int], chosen: list[Any]) -> list[Any]:
+        if not drafts or drafts[0] < 0:
+            return verify(drafts, chosen)
+        return [chosen[0]._replace(token=drafts[0]), chosen[1]]
+
+    patch.setattr("engine.model_runner.verify", trusting)
+
+
 @pytest.mark.parametrize(
     "plant",
     [
@@ -516,6 +551,8 @@ def a_change_is_not_logged(patch: pytest.MonkeyPatch) -> None:
         a_slot_is_one_too_early,
         a_placeholder_is_lost,
         a_void_token_is_kept,
+        a_rejection_is_not_taken_back,
+        a_wrong_draft_is_accepted,
         a_change_is_not_logged,
     ],
 )
