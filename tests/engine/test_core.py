@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from engine.conformance import Conformance, Workload, load_workload
+from engine.conformance import Conformance, Workload, driver_of, load_workload
 from engine.core import EngineCore
 from engine.events import (
     BlocksUncached,
@@ -20,24 +21,36 @@ from engine.events import (
 )
 from engine.trace import TraceError, check_patch
 from tests.engine.watch import Watch
-from tests.engine.workloads import RECORDED, workload_path, workloads
+from tests.engine.workloads import (
+    RECORDED,
+    RECORDED_SPEC,
+    SPEC_FOLDER,
+    drafted_workloads,
+    workload_path,
+    workloads,
+)
 
 
 def watch(core: EngineCore) -> None:
     Watch.of(core)
 
 
-@pytest.mark.parametrize("name", RECORDED)
-def test_the_fold_is_the_state_on_every_recorded_workload(name: str) -> None:
-    conformance = Conformance(load_workload(workload_path(name))[0])
+@pytest.mark.parametrize(
+    "path",
+    [workload_path(name) for name in RECORDED]
+    + [workload_path(name, SPEC_FOLDER) for name in RECORDED_SPEC],
+    ids=lambda path: path.stem,
+)
+def test_the_fold_is_the_state_on_every_recorded_workload(path: Path) -> None:
+    conformance = driver_of(load_workload(path)[0])
     watch(conformance.core)
     assert sum(1 for _ in conformance.steps()) > 1
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(workloads())
+@given(workloads() | drafted_workloads())
 def test_the_fold_is_the_state_and_nothing_leaks(workload: Workload) -> None:
-    conformance = Conformance(workload)
+    conformance = driver_of(workload)
     watch(conformance.core)
     list(conformance.steps())
     assert conformance.pool.get_num_free_blocks() == len(conformance.pool.blocks) - 1

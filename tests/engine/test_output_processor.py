@@ -47,7 +47,17 @@ class Desk:
     ) -> list[tuple[str, str, int]]:
         """A token (or a letter's) to a request, and a look at its part of the state."""
         token = text if isinstance(text, int) else tokens(text)[0]
-        output = EngineCoreOutput(stream.request_id, (token,), finish, None)
+        return self.give_all(stream, (token,), finish)
+
+    def give_all(
+        self,
+        stream: RequestStream,
+        new: tuple[int, ...],
+        finish: str | None = None,
+        logprobs: tuple[TokenLogprobs, ...] | None = None,
+    ) -> list[tuple[str, str, int]]:
+        """Several tokens at once, as accepted drafts come."""
+        output = EngineCoreOutput(stream.request_id, new, finish, None, logprobs)
         stopped = self.processor.process([output])
         self.check()
         return stopped
@@ -248,3 +258,30 @@ def test_a_stream_of_several_ends_when_the_last_one_did() -> None:
         desk.processor.process([EngineCoreOutput(key, tokens("a"), finish, None)])  # type: ignore[arg-type]
     assert stream.ended
     assert [(o.index, o.finish_reason) for o in stream] == [(1, "length"), (0, None), (0, "stop")]
+
+
+def test_tokens_that_come_together_are_told_one_by_one() -> None:
+    desk = Desk()
+    stream = desk.add()
+    desk.give_all(stream, (*tokens("aé"), *tokens("b")[:1]))
+    desk.give_all(stream, (*tokens("c"), EOS), "stop")
+    first, last = read(stream)
+    assert (first.text, last.text) == ("aéb", "c")  # the end itself is no text
+    assert len(first.token_ids) == 4 and last.token_ids == (*tokens("c"), EOS)
+    pieces = desk.state["requests"]["r0"]["output_pieces"]
+    assert list(pieces.values()) == ["a", "", "é", "b", "c", ""]
+    assert [f.output_index for f in desk.facts(TextEmitted)] == [0, 2, 3, 4]
+
+
+@pytest.mark.parametrize("finish", [None, "length"])
+def test_a_stop_string_in_the_middle_of_several_tokens_ends_there(finish: str | None) -> None:
+    """Also where the last of them would have ended the request for another reason."""
+    desk = Desk()
+    stream = desk.add(stop=("xy",), logprobs=0)
+    new = tuple(tokens("axyb"))
+    rated = tuple(TokenLogprobs(token, -1.0, 1, ()) for token in new)
+    assert desk.give_all(stream, new, finish, rated) == [("r0", "xy", 0)]
+    (output,) = read(stream)
+    assert (output.text, output.finish_reason, output.stop_reason) == ("a", "stop", "xy")
+    assert (output.token_ids, output.logprobs) == (new[:3], rated[:3])
+    assert len(desk.state["requests"]["r0"]["output_pieces"]) == 4  # each token known has one

@@ -15,6 +15,7 @@ from engine.conformance import (
     Conformance,
     SpeculativeConformance,
     Workload,
+    driver_of,
     load_workload,
 )
 from engine.events import (
@@ -58,6 +59,7 @@ from tests.engine.workloads import (
     RECORDED_ASYNC,
     RECORDED_SPEC,
     SPEC_FOLDER,
+    drafted_workloads,
     workload_path,
     workloads,
 )
@@ -149,10 +151,10 @@ def test_every_decision_of_every_recorded_workload_is_explained(driver: Any, pat
     check_everything_is_explained(run(driver(workload)))
 
 
-@given(workloads())
+@given(workloads() | drafted_workloads())
 @settings(max_examples=60, deadline=None)
 def test_every_decision_of_any_workload_is_explained(workload: Workload) -> None:
-    driver = Conformance(workload)
+    driver = driver_of(workload)
     witness = Witness(driver)
     check_everything_is_explained(run(driver))
     witness.check()

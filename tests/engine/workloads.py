@@ -62,6 +62,24 @@ def workloads(draw: st.DrawFn) -> Workload:
 
 
 @st.composite
+def drafted_workloads(draw: st.DrawFn) -> Workload:
+    """The same with drafts, of every kind of drafter."""
+    workload: Workload = draw(workloads())
+    config = workload.config
+    method = draw(st.sampled_from(["ngram", "draft_model", "eagle"]))
+    slots = config.max_num_seqs if method == "draft_model" else 0
+    formula = st.tuples(st.integers(0, 4), st.integers(0, 4))
+    drafts = {
+        "num_speculative_tokens": draw(st.integers(1, 4)),
+        "spec_method": method,
+        "accept": draw(formula),
+        "draft_len": draw(st.none() | formula),
+        "max_num_batched_tokens": config.max_num_batched_tokens + slots,
+    }
+    return workload.model_copy(update={"config": config.model_copy(update=drafts)})
+
+
+@st.composite
 def request(draw: st.DrawFn, index: int, max_model_len: int) -> dict[str, Any]:
     """A request whose prompt often begins as others do."""
     shared = list(range(100, 100 + draw(st.sampled_from([0, 4, 8, 17]))))
