@@ -27,6 +27,7 @@ COMPONENT_CODE: dict[str, tuple[Code, ...]] = {
     "scheduler": (
         Code("engine/scheduler.py", "Scheduler"),
         Code("engine/async_scheduler.py", "AsyncScheduler"),
+        Code("engine/speculative_scheduler.py", "SpeculativeScheduler"),
     ),
     "block-manager": (
         Code("engine/kv_cache_manager.py", "KVCacheManager"),
