@@ -13,7 +13,7 @@ import pytest
 
 from engine.api.event_stream import TICKET_SECONDS, Tickets
 from engine.api.guard import KnownHost, allowed_hosts
-from engine.events import Event, IntegrityChecked
+from engine.events import Event, IntegrityChecked, KVCacheCompared
 from engine.trace import Trace, fold
 from tests.api.live_server import Events, Server, eventually
 
@@ -92,9 +92,26 @@ def test_the_engine_checks_itself_on_command_and_logs_what_it_found(server: Serv
     assert checks == ["arrive", *phases, "arrive"]
 
 
+def test_a_request_is_compared_with_fp32_on_command_and_the_log_has_it(server: Server) -> None:
+    key, engine = server.session()
+    with server.client(key) as client:
+        command(client, "reset", {"config": {"kv_cache_dtype": "fp8"}})
+        engine.submit("hello, hello")
+        command(client, "step")
+        found = command(client, "compare_kv", {"request": "r0"})
+        assert (found["dtype"], found["num_tokens"], found["num_outputs"]) == ("fp8_e4m3", 12, 1)
+        assert 0.02 < found["key_rounding"][0] < 0.035 and len(found["value_errors"]) == 4
+        answer = client.post("/api/engine/compare_kv", json={"request": "r9"})
+        assert answer.status_code == 404 and "is not known" in answer.json()["error"]["message"]
+    events = [record for record in engine.trace.records if isinstance(record, Event)]
+    told = next(e.facts for e in reversed(events) if isinstance(e.facts, KVCacheCompared))
+    assert list(told.key_errors) == found["key_errors"]
+
+
 @pytest.mark.parametrize(
     ("name", "body", "param"),
     [
+        ("compare_kv", None, "request"),
         ("run", {"rate": 0}, "rate"),
         ("phase", {"check": 1}, "check"),
         ("step", {"checks": True}, "checks"),
@@ -152,7 +169,9 @@ def test_the_shared_engine_takes_no_commands(server: Server) -> None:
     with server.client("EMPTY") as client:
         for name in ("phase", "step", "run", "pause", "reset", "reset_prefix_cache"):
             assert client.post(f"/api/engine/{name}").status_code == 403
-        assert client.post("/api/engine/abort", json={"request": "r0"}).status_code == 403
+        for name in ("abort", "compare_kv"):
+            answer = client.post(f"/api/engine/{name}", json={"request": "r0"})
+            assert answer.status_code == 403
         described = client.get("/api/session").json()
         assert described["shared"] is True and described["shared_engine"] is True
 

@@ -15,10 +15,11 @@ from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
 import pytest
 
+from engine.async_llm import model_facts
 from engine.config import EngineConfig, SamplingParams
 from engine.conformance import Conformance, driver_of, load_workload
 from engine.core import EngineCore
@@ -43,8 +44,10 @@ from engine.events import (
     StatsLogged,
     StepDispatched,
 )
+from engine.kv_cache import KVCacheSpec
 from engine.memory_parts import ALL_WAYS, PAGED, Memory
 from engine.model_loader import LoadedModel
+from engine.model_loader.dtypes import by_name, dtype_name
 from engine.model_runner import ModelRunner
 from engine.output_processor import OutputProcessor, RequestStream
 from engine.request import Request
@@ -543,7 +546,7 @@ def test_the_old_ways_are_shown_in_numbers_and_words(page: Page) -> None:
         assert [float(text.rstrip(" %")) for text in numbers] == pytest.approx(shares, abs=0.51)
         assert row.locator("td.is-room").text_content() == f"{memory.has_room(way)} of {running}"
         assert row.locator("td.is-batch").text_content() == str(memory.largest_batch(way))
-    words = page.locator(".gbp-beside-words").text_content() or ""
+    words = page.locator(".gbp-beside-words:visible").text_content() or ""
     assert f"would hold {memory.has_room('max')} of these {running} requests" in words
     assert f"paged holds all {running}." in words
     page.get_by_role("button", name="Blocks", exact=True).click()
@@ -609,6 +612,118 @@ def test_the_old_ways_fit_and_axe_finds_no_fault(
     page = open_page(theme, width)
     beside(page, *short_of_memory())
     page.locator(".gbp-paper summary").click()
+    fits = "width => document.documentElement.scrollWidth <= width"
+    page.wait_for_function(fits, arg=width, timeout=5_000)
+    check_accessibility(page)
+
+
+def beside_fp32(page: Page, trace: Trace) -> None:
+    show(page, "blocks", trace)
+    page.get_by_role("button", name="Beside fp32").click()
+    page.evaluate("harness.settle()")
+
+
+def compared_trace(model: LoadedModel, dtype: str, compared: KVCacheCompared | None) -> Trace:
+    """A log of an engine with a pool of this dtype, whose last word is a comparison."""
+    trace = command_trace(compared, aside=True) if compared else workload_trace("01-single")
+    spec = KVCacheSpec.of(model, trace.header.config["block_size"], by_name(dtype))
+    facts = model_facts(model) | {
+        "kv_cache_dtype": dtype,
+        "kv_bytes_per_token": spec.bytes_per_token,
+    }
+    parsed = Trace.parse(text_of(trace).splitlines())
+    parsed.header = parsed.header.model_copy(update={"model": facts})
+    return parsed
+
+
+@pytest.mark.usefixtures("blocks_again")
+@pytest.mark.parametrize("own", ["float32", "fp8_e4m3"])
+def test_the_room_in_each_dtype_is_what_a_pool_of_it_takes(
+    page: Page, tiny_model: LoadedModel, own: str
+) -> None:
+    trace = compared_trace(tiny_model, own, None)
+    beside_fp32(page, trace)
+    size, blocks = trace.header.config["block_size"], trace.header.config["num_gpu_blocks"]
+    pool = KVCacheSpec.of(tiny_model, size, by_name(own)).bytes_per_block * blocks
+    shown = page.locator(".gbp-rooms tbody tr").all()
+    for row, name in zip(shown, kv_names(), strict=True):
+        block = KVCacheSpec.of(tiny_model, size, by_name(name)).bytes_per_block
+        tokens = (pool // block - 1) * size
+        assert name in (row.locator("th").text_content() or "")
+        assert row.locator("td").nth(1).text_content() == f"{tokens:,}"
+        assert ("is-taken" in (row.get_attribute("class") or "")) == (name == own)
+        kinds = [node.get_attribute("data-truth") for node in row.locator("td.gb-truth").all()]
+        assert kinds == ["derived", "derived"]
+
+
+def kv_names() -> list[str]:
+    """The dtypes in the page's order: all that a setting can name, and fp32."""
+    settings = get_args(EngineConfig.model_fields["kv_cache_dtype"].annotation)
+    names = {dtype_name(by_name(name)) for name in settings if name != "auto"} | {"float32"}
+    order = ["float32", "bfloat16", "float16", "int8_per_token_head", "fp8_e4m3", "fp8_e5m2"]
+    assert names == set(order)
+    return order
+
+
+@pytest.mark.usefixtures("blocks_again")
+def test_a_comparison_is_told_in_words_figures_bars_and_text(
+    page: Page, tiny_model: LoadedModel
+) -> None:
+    beside_fp32(page, compared_trace(tiny_model, "fp8_e4m3", COMPARED))
+    words = page.locator(".gbp-blockshead .gbp-beside-words:visible").text_content()
+    assert words == (
+        "In 17 tokens of r0, kept in fp8_e4m3, keys are off by 3.0 % and values by 4.3 %. "
+        "Its text goes another way than in fp32 at token 2 of 3."
+    )
+    texts = page.locator(".gbp-fp32-text dd")
+    assert texts.all_text_contents() == ["one <b>two</b> three", "one too many"]
+    marked = page.locator(".gbp-fp32-text mark").all_text_contents()
+    assert marked == [" <b>two</b> three", " too many"]
+    heights = page.evaluate(
+        """() => [...harness.box.querySelectorAll('.gbp-layers i')].map((bar) =>
+          [bar, bar.firstChild].map((each) => each.getBoundingClientRect().height))"""
+    )
+    tallest = heights[3][0]
+    for (whole, rounding), error, part in zip(
+        heights, (0.026, 0.027, 0.034, 0.06), (0.026, 0.027, 0.025, 0.026), strict=True
+    ):
+        assert whole / tallest == pytest.approx(error / 0.06, abs=0.02)
+        assert rounding / tallest == pytest.approx(part / 0.06, abs=0.02)
+    assert page.get_by_role("button", name="Compare r0 with fp32").is_disabled()  # a saved trace
+
+
+@pytest.mark.usefixtures("blocks_again")
+def test_a_comparison_without_a_difference_or_without_anything_says_so(
+    page: Page, tiny_model: LoadedModel
+) -> None:
+    words = page.locator(".gbp-blockshead .gbp-beside-words:visible")
+    same = COMPARED._replace(differs_at=-1, in_fp32=COMPARED.written, greedy=False)
+    beside_fp32(page, compared_trace(tiny_model, "fp8_e4m3", same))
+    assert (words.text_content() or "").endswith("Its 3 tokens of text are those that fp32 writes.")
+    assert page.locator(".gbp-fp32-text mark").count() == 0
+    nothing = COMPARED._replace(
+        num_tokens=0, num_outputs=0, differs_at=-1, written=(), in_fp32=(), key_errors=(),
+        value_errors=(), key_rounding=(), value_rounding=(),
+    )  # fmt: skip
+    beside_fp32(page, compared_trace(tiny_model, "fp8_e4m3", nothing))
+    assert words.text_content() == (
+        "The pool has no key or value of r0. It has written nothing yet."
+    )
+    assert page.locator(".gbp-layers").count() == page.locator(".gbp-fp32-text dd").count() == 0
+
+
+def test_the_pool_says_in_what_it_keeps_a_token(page: Page, tiny_model: LoadedModel) -> None:
+    show(page, "blocks", compared_trace(tiny_model, "int8_per_token_head", None))
+    size = KVCacheSpec.of(tiny_model, 1, by_name("int8_per_token_head")).bytes_per_token
+    assert page.locator(".gbp-dtype").text_content() == f"int8_per_token_head, {size} B a token"
+
+
+@pytest.mark.parametrize("theme,width", [("light", 1240), ("dark", 370)])
+def test_the_comparison_fits_and_axe_finds_no_fault(
+    open_page: Callable[..., Page], tiny_model: LoadedModel, theme: str, width: int
+) -> None:
+    page = open_page(theme, width)
+    beside_fp32(page, compared_trace(tiny_model, "fp8_e4m3", COMPARED))
     fits = "width => document.documentElement.scrollWidth <= width"
     page.wait_for_function(fits, arg=width, timeout=5_000)
     check_accessibility(page)

@@ -424,7 +424,7 @@ function groupedHeads(now) {
       derived(
         "KV bytes a token",
         perToken ? bytes(perToken) : "–",
-        "2 × layers × KV heads × head_dim × bytes of the dtype",
+        "2 × layers × KV heads × head_dim × bytes of the dtype, with the scales of int8",
       ),
       derived(
         "without grouping",

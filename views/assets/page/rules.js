@@ -3,7 +3,7 @@
  * The monitor: whether the engine's own rules hold, as the last check at or before the cursor
  * found it. Nothing here judges; the engine checks itself (engine/integrity.py) and logs it.
  */
-import { lastCheck, wentOnSince } from "../core/integrity_index.js";
+import { lastAside, wentOnSince } from "../core/asides_index.js";
 import { capital, micros, plural } from "../words/format.js";
 import { ruleWords } from "../words/rules.js";
 import { el, reconcile, setAttribute, setText } from "./dom.js";
@@ -65,14 +65,14 @@ export class Rules {
 
   /** @returns {"none"|"ok"|"broken"} */
   get state() {
-    const check = lastCheck(this.store);
+    const check = lastAside(this.store, "integrity_checked");
     if (!check) return "none";
     return check.facts.num_violations ? "broken" : "ok";
   }
 
   update() {
     const { store } = this;
-    const check = lastCheck(store);
+    const check = lastAside(store, "integrity_checked");
     const rows = check ? rowsOf(check) : [];
     setAttribute(this.verdict, "data-state", this.state);
     setText(this.verdict, verdictOf(check, rows));

@@ -5,7 +5,8 @@ import { el, reconcile, setAttribute } from "../page/dom.js";
 import { setTruth, truth } from "../page/truth.js";
 import { requestColour } from "../words/colours.js";
 import { UNCOMPUTED, eventPhrase } from "../words/events.js";
-import { count, percent, plural, ranges } from "../words/format.js";
+import { bytes, count, percent, plural, ranges } from "../words/format.js";
+import { PrecisionView } from "./blocks_fp32.js";
 import { Holders } from "./blocks_holders.js";
 import { USED, blockFacts, model, sentence, waste } from "./blocks_model.js";
 import { PoolPlane } from "./blocks_pool.js";
@@ -24,8 +25,13 @@ const WASTE_HOW =
   "(blocks × block_size − tokens) / (blocks × block_size); tokens with KV, or scheduled in this " +
   "step; shared blocks count once";
 
-/** Whether the old ways are on show: of the page, so that it outlasts a change of the view. */
-let beside = false;
+/** @typedef {"blocks"|"ways"|"fp32"} Shown */
+
+/** @type {Record<Shown, string>} */
+const SHOWN = { blocks: "Blocks", ways: "Beside the old ways", fp32: "Beside fp32" };
+
+/** What is on show: of the page, so that it outlasts a change of the view. @type {Shown} */
+let shown = "blocks";
 
 class BlocksPanel {
   /** @param {HTMLElement} root @param {Store} store */
@@ -36,16 +42,19 @@ class BlocksPanel {
     this.pool = new PoolPlane(store, this.element);
     this.table = new LogicalTable(store);
     this.ways = new WaysView(store, this.element);
+    this.precision = new PrecisionView(store);
     this.holders = new Holders(store);
     this.stats = el("dl", { class: "gbp-stats" });
-    this.choices = [false, true].map((ways) =>
+    this.choices = /** @type {[Shown, string][]} */ (Object.entries(SHOWN)).map(([name, text]) =>
       el("button", {
         type: "button",
         class: "gbp-choice",
-        text: ways ? "Beside the old ways" : "Blocks",
-        onclick: () => this.choose(ways),
+        "data-shows": name,
+        text,
+        onclick: () => this.choose(name),
       }),
     );
+    this.dtype = el("span", { class: "gbp-dtype" });
     this.touches = el("ul", { class: "gbp-touches" });
     this.queue = el("ol", { class: "gbp-queue" });
     this.queueSize = el("span");
@@ -62,7 +71,7 @@ class BlocksPanel {
       el(
         "div",
         { class: "gbp-poolhead" },
-        el("h3", { class: "gbp-title", text: "Physical pool" }),
+        el("h3", { class: "gbp-title" }, "Physical pool", this.dtype),
         el("span", { class: "gbp-now-label", text: "in this step" }),
         this.touches,
       ),
@@ -90,12 +99,14 @@ class BlocksPanel {
         { class: "gbp-blockshead" },
         this.stats,
         this.ways.sentence,
+        this.precision.sentence,
         el("div", { class: "gbp-choices", role: "group", "aria-label": "Show" }, ...this.choices),
       ),
       this.holders.element,
       this.columns,
       this.below,
       this.ways.element,
+      this.precision.element,
       this.twin.element,
     );
     root.append(this.element);
@@ -120,33 +131,36 @@ class BlocksPanel {
     this.show();
   }
 
-  /** @param {boolean} ways */
-  choose(ways) {
-    beside = ways;
+  /** @param {Shown} name */
+  choose(name) {
+    shown = name;
     this.show();
     this.update(true);
   }
 
-  /** Either the blocks, or what the same requests would take the old ways. */
+  /** The blocks, or what the same requests would take the old ways, or what rounding does. */
   show() {
-    for (const element of [this.stats, this.columns, this.below]) element.hidden = beside;
-    this.ways.sentence.hidden = this.ways.element.hidden = !beside;
-    this.choices.forEach((choice, i) =>
-      setAttribute(choice, "aria-pressed", String(beside === (i === 1))),
-    );
+    for (const element of [this.stats, this.columns, this.below])
+      element.hidden = shown !== "blocks";
+    this.ways.sentence.hidden = this.ways.element.hidden = shown !== "ways";
+    this.precision.sentence.hidden = this.precision.element.hidden = shown !== "fp32";
+    for (const choice of this.choices)
+      setAttribute(choice, "aria-pressed", String(choice.dataset.shows === shown));
   }
 
   update(force = false) {
     const { store } = this;
     const { request, block } = store.selection ?? {};
-    const key = `${momentKey(store)} ${request} ${block}`;
+    const { busy } = this.precision;
+    const key = `${momentKey(store)} ${request} ${block} ${busy} ${store.whyNoCommand}`;
     if (!force && key === this.key) return;
     this.key = key;
     const colours = this.redraw.colours.get();
-    if (beside) {
+    if (shown !== "blocks") {
       this.sentence.update(sentence(store));
       this.holders.update(colours.theme);
-      this.ways.update(colours, this.redraw.size(this.ways.gauge).width);
+      if (shown === "fp32") this.precision.update();
+      else this.ways.update(colours, this.redraw.size(this.ways.gauge).width);
       return;
     }
     this.data = model(store);
@@ -154,6 +168,7 @@ class BlocksPanel {
     this.drawPool();
     this.sentence.update(this.data.sentence);
     this.drawStats(this.data);
+    this.drawDtype();
     this.holders.update(colours.theme);
     this.table.update(this.data, colours.theme);
     if (force) this.linesKey = "";
@@ -239,6 +254,12 @@ class BlocksPanel {
         setTruth(small, item.truth, item.how, item.aside ?? "");
       },
     );
+  }
+
+  drawDtype() {
+    const { kv_cache_dtype: dtype, kv_bytes_per_token: size } = this.store.header?.model ?? {};
+    const how = "dtype of the pool's tensors; K and V of all layers, with their scales";
+    setTruth(this.dtype, "measured", how, dtype && size ? `${dtype}, ${bytes(size)} a token` : "");
   }
 
   /** @param {Model} data */
