@@ -1,9 +1,15 @@
-"""What the page asks about kernels: a trace of one over the real pages.
+"""What the page asks about kernels: a trace of one over the real pages, its source and listings.
 
 The other end of box `client-req`, beside `commands.py`. No counterpart in vLLM.
 """
 
 from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, StrictInt, StrictStr
@@ -11,9 +17,18 @@ from starlette.responses import JSONResponse, Response
 
 from engine.api.access import access, keyed_router
 from engine.api.protocol import ApiError
+from engine.async_llm import AsyncLLM
 from engine.kernel_trace.errors import Cause, KernelTraceError
 from engine.kernel_trace.tracer import KernelTracer, Question
 from engine.sessions import SHARED_KEY, Sessions
+
+T = TypeVar("T")
+Text = Literal["ttir", "ttgir", "ptx", "sass"]
+Arch = Literal["80", "89", "90", "100"]
+Dtype = Literal["bf16", "fp32"]
+
+COMPILING = ThreadPoolExecutor(1, "kernel-compiler")  # for everybody, one after the other
+SOURCE_FILE = "engine/paged_attention/triton/kernels.py"
 
 STATUS: dict[Cause, int] = {
     "nothing_run": 409,
@@ -37,7 +52,7 @@ class TraceQuestion(BaseModel):
 
 
 def kernel_routes(sessions: Sessions) -> APIRouter:
-    """POST /api/engine/kernel_trace."""
+    """POST /api/engine/kernel_trace, GET /api/kernels and /api/kernels/{kernel}."""
     router = keyed_router(sessions)
     tracer = KernelTracer()
 
@@ -50,11 +65,60 @@ def kernel_routes(sessions: Sessions) -> APIRouter:
                 403,
             )
         question = Question(body.request, body.layer, body.kv_head, body.step)
-        try:
-            return JSONResponse(await tracer.trace(found.engine, question))
-        except KernelTraceError as error:
-            raise ApiError(
-                str(error), STATUS[error.cause], param=error.field, code=error.cause
-            ) from None
+        return JSONResponse(await in_words(tracer.trace(found.engine, question)))
+
+    @router.get("/kernels")
+    async def kernels(request: Request) -> Response:
+        await access(sessions, request)
+        from engine.paged_attention.triton.compile import KERNELS
+
+        root = Path(__file__).resolve().parents[2]
+        source = (root / SOURCE_FILE).read_text(encoding="utf-8")
+        return JSONResponse({"kernels": KERNELS, "file": SOURCE_FILE, "source": source})
+
+    @router.get("/kernels/{kernel}")
+    async def listing(
+        kernel: str, request: Request, arch: Arch = "90", dtype: Dtype = "bf16", text: Text = "ptx"
+    ) -> Response:
+        engine = (await access(sessions, request)).engine
+        work = COMPILING.submit(compile_for, engine, kernel, int(arch), dtype, text)
+        return JSONResponse(await in_words(asyncio.wrap_future(work)))
 
     return router
+
+
+async def in_words(work: Awaitable[T]) -> T:
+    """What comes of `work`; where there is no kernel, ApiError."""
+    try:
+        return await work
+    except KernelTraceError as error:
+        raise ApiError(
+            str(error), STATUS[error.cause], param=error.field, code=error.cause
+        ) from None
+
+
+def compile_for(engine: AsyncLLM, kernel: str, arch: int, dtype: str, text: Text) -> dict[str, Any]:
+    """A kernel compiled for the shape of this engine's model: its numbers and one of its texts."""
+    from engine.paged_attention.triton.compile import KERNELS, Shape, compiled
+    from engine.paged_attention.triton.process import KernelProcessError
+
+    if kernel not in KERNELS:
+        raise KernelTraceError(
+            f"kernel: there is no {kernel!r:.60}; there are {', '.join(KERNELS)}",
+            "not_found",
+            "kernel",
+        )
+    model = engine.trace.header.model
+    shape = Shape(
+        model["num_attention_heads"],
+        model["num_kv_heads"],
+        model["head_dim"],
+        engine.config.block_size,
+    )
+    try:
+        made = compiled(kernel, arch, dtype, shape)
+    except KernelProcessError as error:
+        raise KernelTraceError(str(error), "no_kernel") from None
+    texts = {"ttir", "ttgir", "ptx", "sass"}
+    numbers = {name: value for name, value in made._asdict().items() if name not in texts}
+    return {**numbers, "shape": shape._asdict(), "text": getattr(made, text)}

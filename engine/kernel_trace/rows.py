@@ -25,6 +25,7 @@ class TracedRows(NamedTuple):
     slots: tuple[int, ...]  # where each row's K and V went: block * block_size + offset
     blocks: tuple[int, ...]  # its block table as the step read it
     seq_len: int  # tokens of context, these rows among them
+    num_scheduled: int  # rows that the step had of the request; these may be the last of them
 
     def last(self, count: int) -> TracedRows:
         """The last `count` of these rows, or all."""
@@ -73,6 +74,7 @@ def rows_of(inputs: InputsPrepared, pages: PagesRead, step: int) -> TracedRows:
         slots=inputs.slot_mapping[rows],
         blocks=pages.blocks,
         seq_len=inputs.seq_lens[i],
+        num_scheduled=rows.stop - rows.start,
     )
 
 

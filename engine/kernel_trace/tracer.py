@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from engine.async_llm import AsyncLLM
     from engine.kernel_trace.inputs import KernelInputs
 
-MOST_ROWS = 128  # of a chunk; the interpreter takes some milliseconds a page and program
+# Rows times pages; of a chunk that has more, the last rows are traced. The interpreter takes some
+# 20 ms for each page of a program, and a program has some 20 to 60 rows.
+MOST_READS = 2_500
 MOST_WAITING = 4  # traces are made one after the other
 
 
@@ -68,7 +70,8 @@ def look(question: Question, core: EngineCore) -> KernelInputs:
     rows = find_rows(core.trace.records, block_size, question.request, question.step)
     if not isinstance(core.runner, ModelRunner):
         raise KernelTraceError("this engine runs no model: it has no pages", "not_possible")
-    return take_inputs(core.runner, rows.last(MOST_ROWS), question.layer, question.kv_head)
+    few = rows.last(max(1, MOST_READS // len(rows.blocks)))
+    return take_inputs(core.runner, few, question.layer, question.kv_head)
 
 
 def task_of(inputs: KernelInputs) -> dict[str, Any]:
@@ -103,6 +106,7 @@ def describe(inputs: KernelInputs, answer: dict[str, Any]) -> dict[str, Any]:
         "seq_len": rows.seq_len,
         "first_position": rows.positions[0],
         "num_rows": len(rows.positions),
+        "num_scheduled": rows.num_scheduled,
         "backend": inputs.backend,
         "kv_difference": inputs.kv_difference,
         **answer,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pytest
 
 from engine.config import SamplingParams
@@ -63,3 +64,43 @@ def test_strangers_and_the_shared_engine_get_none(server: Server) -> None:
         assert client.post(ADDRESS, json={"request": "r0"}).status_code == 401
     with server.client() as client:
         assert client.post(ADDRESS, json={"request": "r0"}).status_code == 403
+
+
+def test_the_kernels_can_be_read_as_source_and_as_what_a_gpu_would_run(server: Server) -> None:
+    pytest.importorskip("triton")
+    key, engine = server.session()
+    with server.client(key) as client:
+        client.timeout = httpx.Timeout(120)
+        told = client.get("/api/kernels").json()
+        assert "reduce_splits" in told["kernels"] and "def reduce_splits_kernel(" in told["source"]
+        query = {"arch": "80", "dtype": "fp32", "text": "ptx"}
+        made = client.get("/api/kernels/reduce_splits", params=query).json()
+        assert ".target sm_80" in made["text"] and made["registers"] > 0
+        assert made["shape"] == {
+            "heads": 4,
+            "kv_heads": 2,
+            "head_dim": 16,
+            "block_size": engine.config.block_size,
+        }
+        sass = client.get("/api/kernels/reduce_splits", params=query | {"text": "sass"}).json()
+        assert "LDG" in sass["text"] and "sass" not in sass
+
+
+@pytest.mark.parametrize(
+    ("kernel", "query", "status", "param"),
+    [
+        ("walk", {}, 404, "kernel"),
+        ("..%2f..%2fapp.py", {}, 404, None),
+        ("paged_decode", {"arch": "70"}, 400, "arch"),
+        ("paged_decode", {"dtype": "int8"}, 400, "dtype"),
+        ("paged_decode", {"text": "llir"}, 400, "text"),
+    ],
+)
+def test_listings_that_are_not_there_are_refused_by_name(
+    server: Server, kernel: str, query: dict[str, str], status: int, param: str | None
+) -> None:
+    key, _ = server.session()
+    with server.client(key) as client:
+        answer = client.get(f"/api/kernels/{kernel}", params=query)
+    assert answer.status_code == status, answer.text
+    assert answer.json()["error"]["param"] == param

@@ -13,6 +13,7 @@ from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig, SamplingParams
 from engine.engine_thread import EngineThread
 from engine.events import Event, InputsPrepared, PagesRead, Patch, Phase
+from engine.kernel_trace import tracer
 from engine.kernel_trace.errors import KernelTraceError
 from engine.kernel_trace.interpret import check_noted
 from engine.kernel_trace.recorder import Visit
@@ -138,6 +139,17 @@ def test_an_earlier_step_can_be_traced_while_its_pages_stand(engine: AsyncLLM) -
     now, before = trace(engine, "r0", 1, 0), trace(engine, "r0", 1, 0, 5)
     assert before["step"] == 5 and before["seq_len"] == now["seq_len"] - 3
     assert walk(before["programs"][0]) == before["blocks"] == now["blocks"][: len(before["blocks"])]
+
+
+def test_of_a_long_chunk_the_last_rows_are_traced(
+    engine: AsyncLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = trace(engine, "r0", 0, 0, 1)
+    monkeypatch.setattr(tracer, "MOST_READS", 3 * len(whole["blocks"]))
+    few = trace(engine, "r0", 0, 0, 1)
+    assert (few["num_rows"], few["num_scheduled"]) == (3, whole["num_rows"])
+    assert few["first_position"] == whole["first_position"] + whole["num_rows"] - 3
+    assert few["difference"] < 1e-5
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import { truth } from "../page/truth.js";
 import { bytes } from "../words/format.js";
 import { bytesOf, bytesRows, differenceText, tracedWords } from "../words/kernel.js";
 import { Chart, MEASURES, rangeText } from "./kernel_charts.js";
+import { Listings } from "./kernel_listing.js";
 import { Player } from "./kernel_player.js";
 import { WalkPicture } from "./kernel_walk.js";
 import { Twin, remake } from "./parts.js";
@@ -50,13 +51,20 @@ export class KernelRoom {
     this.picture = new WalkPicture();
     this.charts = /** @type {Measure[]} */ (Object.keys(MEASURES)).map((name) => new Chart(name));
     this.bytes = el("div", { class: "gbp-kbytes" });
+    this.listings = new Listings(store);
     this.twin = new Twin(
       "The walk, page by page",
       ["Turn", "Entry of the block table", "Block", "Bytes", "Maximum", "Sum", "Norm"],
       () => this.twinRows(),
     );
     this.left = el("div", { class: "gbp-kleft" }, this.picture.plane.canvas);
-    this.right = el("div", { class: "gbp-kright" }, ...this.charts.map((chart) => chart.element));
+    this.lines = el("p", { class: "gbp-more" });
+    this.right = el(
+      "div",
+      { class: "gbp-kright" },
+      ...this.charts.map((chart) => chart.element),
+      this.lines,
+    );
     this.scene = el(
       "div",
       { class: "gbp-kscene", hidden: true },
@@ -78,6 +86,7 @@ export class KernelRoom {
       ),
       this.status,
       this.scene,
+      this.listings.element,
     );
   }
 
@@ -145,6 +154,8 @@ export class KernelRoom {
     setText(this.words, tracedWords(trace));
     this.how.replaceChildren(...howParts(trace));
     this.bytes.replaceChildren(...bytesParts(trace));
+    const each = trace.num_rows === 1 ? "query head" : "token and query head";
+    setText(this.lines, `A line for each ${each} of the program.`);
     this.player.open(trace);
   }
 

@@ -10,9 +10,9 @@ import { bytes, count, list, plural } from "./format.js";
  * @typedef {{request: string, step: number, layer: number, kv_head: number,
  *   query_heads: number[], num_kv_heads: number, head_dim: number, kv_itemsize: number,
  *   block_size: number, num_blocks: number, blocks: number[], seq_len: number,
- *   first_position: number, num_rows: number, backend: string, kv_difference: number,
- *   kernel: string, programs: Program[], difference: number, seconds: number}} KernelTrace
- *   as POST /api/engine/kernel_trace has it
+ *   first_position: number, num_rows: number, num_scheduled: number, backend: string,
+ *   kv_difference: number, kernel: string, programs: Program[], difference: number,
+ *   seconds: number}} KernelTrace as POST /api/engine/kernel_trace has it
  * @typedef {{name: string, kind: "measured"|"derived", how: string, bytes: number,
  *   own: boolean}} BytesRow
  */
@@ -33,11 +33,13 @@ export function bytesOfAll(visits) {
 export function tracedWords(trace) {
   const { programs, query_heads: heads, num_rows: rows } = trace;
   const visits = programs.flatMap((program) => program.visits);
+  const last = trace.first_position + rows - 1;
+  const cut = rows < trace.num_scheduled ? `the last ${rows} of ` : "";
   const what =
-    rows === 1
+    trace.num_scheduled === 1
       ? "1 new token"
-      : `${plural(rows, "token")} of a prefill chunk, positions ${trace.first_position} to ` +
-        `${trace.first_position + rows - 1}`;
+      : `${cut}${plural(trace.num_scheduled, "token")}, positions ` +
+        `${trace.first_position} to ${last}`;
   const asked =
     heads.length === 1 ? `query head ${heads[0]}` : `query heads ${list(heads.map(String), 16)}`;
   const who = programs.length === 1 ? "One program" : plural(programs.length, "program");

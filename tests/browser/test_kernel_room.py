@@ -1,0 +1,157 @@
+"""The kernel room: the page asks for a trace, says what came, and plays it; the kernels as text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+from engine.async_llm import AsyncLLM
+from engine.config import SamplingParams
+from engine.model_loader import load_model
+from engine.sessions import Sessions
+from tests.browser.stage_server import StageServer, stage_server
+from tests.browser.test_stage import wait_until, watched
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytest.importorskip("triton")
+FIRST_TRACE_MS = 60_000  # the interpreter's process starts for it
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[StageServer]:
+    sessions = Sessions(lambda report: load_model("tiny-random", report), max_engines=50)
+    with stage_server(sessions) as server:
+        sessions.wait_for_model(60)
+        yield server
+
+
+@pytest.fixture
+def page(browser: Browser, server: StageServer) -> Iterator[Page]:
+    fresh = browser.new_page(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+    with watched(fresh, server) as page:
+        page.evaluate("window.stage.store.setView('cuda-acceleration')")
+        yield page
+        page.close()
+
+
+def at_work(page: Page, server: StageServer) -> AsyncLLM:
+    """Two requests decode side by side, so that their blocks alternate."""
+    engine = server.sessions.get(page.evaluate("window.stage.store.link.key"))
+    assert engine is not None
+    params = SamplingParams(temperature=0.0, max_tokens=40, ignore_eos=True)
+    for _ in range(2):
+        engine.submit("Once upon a time there was a block", params)
+        engine.step()
+    for _ in range(20):
+        engine.step()
+    wait_until(page, "window.stage.store.atHead && window.stage.store.state.engine.step === 22")
+    return engine
+
+
+def ask(page: Page, request: str, layer: str, kv_head: str) -> None:
+    for label, value in (("Request", request), ("Layer", layer), ("KV head", kv_head)):
+        page.get_by_label(label, exact=True).select_option(value)
+    page.get_by_role("button", name="Trace the kernel").click()
+    expect(page.locator(".gbp-ksaid")).to_contain_text(f"for {request}", timeout=FIRST_TRACE_MS)
+
+
+def walk_told(page: Page) -> list[int]:
+    """The blocks in the table beside the picture, in order."""
+    rows = page.locator(".gbp-kscene .gb-sr tbody tr")
+    return [int(row.locator("td").nth(2).inner_text()) for row in rows.all()]
+
+
+def test_it_says_why_there_is_nothing_to_trace_yet(page: Page) -> None:
+    expect(page.get_by_role("button", name="Trace the kernel")).to_be_disabled()
+    expect(page.locator(".gbp-kroom")).to_contain_text("Attention has not run in this step so far")
+    expect(page.locator(".gbp-kscene")).to_be_hidden()
+
+
+def test_a_trace_is_the_block_tables_walk_and_is_played_by_hand(
+    page: Page, server: StageServer
+) -> None:
+    engine = at_work(page, server)
+    table = engine.core.runner.known_requests()["r1"].block_ids
+    ask(page, "r1", "2", "1")
+    said = page.locator(".gbp-ksaid")
+    expect(said).to_contain_text("One program of paged_decode_kernel attended for r1 (1 new token)")
+    expect(said).to_contain_text(
+        "in layer 2 of step 21: KV head 1, which query heads 2 and 3 share"
+    )
+    page.wait_for_timeout(600)  # the table follows when the picture rests
+    assert walk_told(page) == list(table)
+
+    # Motion is not wanted, so all is shown at once; from there it is walked by hand.
+    stand, slider = page.locator(".gbp-kstand"), page.get_by_label("Pages read", exact=True)
+    number = len(table)
+    expect(stand).to_contain_text(
+        f"Read {number} of {number}: entry {number - 1} of the block table"
+    )
+    page.get_by_role("button", name="One page back").click()
+    expect(stand).to_contain_text(f"is block {table[-2]}, 16 tokens")
+    cursor = page.evaluate("window.stage.store.cursor")
+    page.keyboard.press("ArrowLeft")  # the walk's key here, not the engine's
+    assert slider.input_value() == str(number - 2)
+    assert page.evaluate("window.stage.store.cursor") == cursor
+    page.get_by_role("button", name="Play", exact=True).click()
+    expect(stand).to_contain_text(f"Read {number} of {number}")
+
+
+def test_bytes_are_measured_and_set_beside_other_numbers_of_heads(
+    page: Page, server: StageServer
+) -> None:
+    at_work(page, server)
+    ask(page, "r0", "0", "0")
+    rows = page.locator(".gbp-kbytes li")
+    kinds = [row.locator(".gb-truth").get_attribute("data-truth") for row in rows.all()]
+    assert kinds == ["measured", "derived", "derived", "derived"]
+    sizes = [float(row.locator(".gb-truth").inner_text().split()[0]) for row in rows.all()]
+    traced, one, grouped, every = sizes
+    assert traced == one and grouped == pytest.approx(2 * one, rel=0.01)
+    assert every == pytest.approx(4 * one, rel=0.01)
+    expect(rows.nth(2)).to_contain_text("GQA, 2 KV heads: this model")
+
+
+def test_a_chunk_has_programs_to_choose_from(page: Page, server: StageServer) -> None:
+    engine = server.sessions.get(page.evaluate("window.stage.store.link.key"))
+    assert engine is not None
+    engine.submit("A prompt that is long enough to be cut into several tiles of rows. " * 2)
+    engine.step()
+    wait_until(page, "window.stage.store.atHead && window.stage.store.state.engine.step === 1")
+    ask(page, "r0", "1", "0")
+    programs = page.get_by_label("Program", exact=True).locator("option").all_inner_texts()
+    assert len(programs) > 1
+    told = re.fullmatch(r"Program \(0, 0, 0\): positions 0 to (\d+), (\d+) pages", programs[0])
+    assert told is not None and int(told[2]) == (int(told[1]) + 16) // 16
+    page.get_by_label("Program", exact=True).select_option("0")
+    expect(page.locator(".gbp-kstand")).to_contain_text(f"Read {told[2]} of {told[2]}")
+
+
+def test_a_refusal_is_said_where_it_was_asked(page: Page, server: StageServer) -> None:
+    at_work(page, server)
+    page.evaluate(
+        "() => { window.stage.store.link.command = async () => {"
+        " throw new Error('block 3 has <b>gone</b>'); }; }"
+    )
+    page.get_by_role("button", name="Trace the kernel").click()
+    expect(page.locator(".gbp-kroom")).to_contain_text("block 3 has <b>gone</b>")
+    expect(page.get_by_role("button", name="Trace the kernel")).to_be_enabled()
+
+
+def test_the_source_is_read_and_searched(page: Page) -> None:
+    page.get_by_text("The kernels as text").click()
+    code = page.locator(".gbp-kcode")
+    expect(code).to_contain_text("def paged_decode_kernel(")
+    page.get_by_label("Search the text").fill("tl.load(")
+    hits = code.locator(".is-hit")
+    expect(page.locator(".gbp-kfind")).to_contain_text(f"{hits.count()} lines")
+    assert hits.count() > 5 and all("tl.load(" in text for text in hits.all_inner_texts())
+    first = code.locator(".is-here").inner_text()
+    page.get_by_label("Search the text").press("Enter")
+    expect(code.locator(".is-here")).not_to_have_text(first)
