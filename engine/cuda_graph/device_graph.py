@@ -16,11 +16,13 @@ import torch
 from engine.cuda_graph.flat_list import classify, runs_of, span_of
 from engine.cuda_graph.operations import OperationList
 from engine.cuda_graph.recorder import RecordedAttention, Recorder
-from engine.forward import Forward, ModelInputs, context_of, run_eagerly
+from engine.forward import Forward, ModelInputs, run_eagerly
 from engine.kv_cache import KVCache
 from engine.model_loader import LoadedModel
 from engine.module_timer import ModuleTimer, ModuleTimes, decoder_layers
+from engine.paged_attention import AttentionBackend, ForwardContext
 from engine.paged_attention.torch_backend import DecodeGroup, TorchPagedAttention, workspace
+from engine.paged_attention.triton.support import static_triton
 
 WARM_UPS = 2  # on a side stream, so that libraries set themselves up outside of the graph
 
@@ -60,7 +62,7 @@ class DeviceGraph:
         torch.cuda.synchronize(logits.device)
         spent = {"other": time.perf_counter() - began}
         times = ModuleTimes.of(("other",), (0,), spent)
-        return Forward(logits, times, TorchPagedAttention.name)
+        return Forward(logits, times, kv_cache.attention_backend)
 
     def run_eagerly(self, inputs: ModelInputs, model: LoadedModel, kv_cache: KVCache) -> Forward:
         """As `DecodeGraph.run_eagerly`: over the same pages, masked ones too, for equal bits."""
@@ -110,23 +112,22 @@ class DeviceGraph:
         self, model: LoadedModel, kv_cache: KVCache, recorder: Recorder | None = None
     ) -> Forward:
         """The forward over the static buffers, its attention as well."""
-        context = context_of(self._inputs, kv_cache, ModuleTimer.of(model.model))
-        context.backend = TorchPagedAttention(
-            self._slots,
-            self.size,
-            [
-                DecodeGroup(
-                    slice(0, self.size),
-                    self._pages,
-                    self._seq_lens,
-                    self._width * kv_cache.spec.block_size,
-                )
-            ],
-            [],
-        )
+        # No backend of a batch: planning one copies from the host, which no graph may do.
+        backend = self._attention(kv_cache)
         if recorder is not None:
-            context.backend = RecordedAttention(recorder, context.backend, kv_cache.layers)
+            backend = RecordedAttention(recorder, backend, kv_cache.layers)
+        context = ForwardContext(backend, kv_cache, ModuleTimer.of(model.model))
         return run_eagerly(model, self._inputs, context)
+
+    def _attention(self, kv_cache: KVCache) -> AttentionBackend:
+        """The engine's backend, told of the static buffers instead of a batch."""
+        if kv_cache.attention_backend == "triton":
+            return static_triton(
+                self._slots, self._pages.view(self.size, self._width), self._seq_lens
+            )
+        width = self._width * kv_cache.spec.block_size
+        decodes = DecodeGroup(slice(0, self.size), self._pages, self._seq_lens, width)
+        return TorchPagedAttention(self._slots, self.size, [decodes], [])
 
 
 @cache

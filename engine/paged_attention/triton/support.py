@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from engine.paged_attention.metadata import PagedAttentionMetadata
 from engine.paged_attention.triton.interpret import InterpretedPagedAttention
@@ -24,6 +25,18 @@ def make_triton(metadata: PagedAttentionMetadata, device: torch.device) -> Atten
     from engine.paged_attention.triton.backend import TritonPagedAttention
 
     return TritonPagedAttention.of(metadata, device)
+
+
+def static_triton(slots: Tensor, block_tables: Tensor, seq_lens: Tensor) -> AttentionBackend:
+    """Decodes, a row each, whose tensors are filled anew before every run: for a CUDA graph.
+
+    `slots` [rows], `block_tables` [rows, width] and `seq_lens` [rows] on the device.
+    """
+    from engine.paged_attention.triton.backend import TritonPagedAttention
+    from engine.paged_attention.triton.launch import Decodes
+
+    rows = torch.arange(len(seq_lens), device=seq_lens.device)
+    return TritonPagedAttention.decoding(slots, Decodes(block_tables, seq_lens, rows))
 
 
 make_interpreted = InterpretedPagedAttention.of
