@@ -6,6 +6,7 @@
  * K and V of a rejected draft stay in their slot until a token that comes there has overwritten
  * them: `slotsOf` says how far such slots go.
  */
+import { pieceAt } from "./tokens.js";
 import { traceIndex } from "./trace_index.js";
 
 /** @import { Store } from "./store.js" */
@@ -66,8 +67,8 @@ function proposedDrafts({ facts: f }) {
 }
 
 /**
- * Drafts to show behind a request's output: those of this step that are no output (yet), and
- * those that wait.
+ * Drafts to show behind a request's output: those of this step that are no output (or whose text
+ * has not been sent yet), and those that wait.
  * @param {Store} store @param {string} id @param {number} step @returns {Draft[]}
  */
 export function draftsBehind(store, id, step) {
@@ -76,7 +77,9 @@ export function draftsBehind(store, id, step) {
   const { proposed, verified } = latestDrafts(store, id);
   const known = request.num_tokens ?? 0;
   const drafts = verified?.step === step ? verifiedDrafts(verified) : [];
-  const rest = drafts.filter((draft) => draft.verdict !== "accepted" || draft.position >= known);
+  const isOutput = (/** @type {Draft} */ { verdict, position }) =>
+    verdict === "accepted" && pieceAt(request, position) !== undefined;
+  const rest = drafts.filter((draft) => !isOutput(draft));
   const waits = proposed && proposed.i > (verified?.i ?? -1) && proposed.facts.position >= known;
   return [...rest, ...(waits && !isLost(store, id, proposed) ? proposedDrafts(proposed) : [])];
 }

@@ -120,6 +120,6 @@ function fillBar(cell, share, how) {
 }
 
 /** @param {number} share */
-function shareText(share) {
+export function shareText(share) {
   return share > 0 && share < LEAST_SHOWN ? "< 0.1 %" : percent(share);
 }

@@ -3,8 +3,9 @@
 import { latestDrafts, verifiedDrafts } from "../core/speculation.js";
 import { draftHow } from "../words/drafts.js";
 import { eventPhrase } from "../words/events.js";
-import { percent, tokenName } from "../words/format.js";
+import { tokenName } from "../words/format.js";
 import { el, reconcile, setAttribute, setText } from "./dom.js";
+import { shareText } from "./inspector_candidates.js";
 import { setTruth, truth } from "./truth.js";
 
 /** @import { Draft } from "../core/speculation.js" */
@@ -88,5 +89,5 @@ function fillRow(row, draft) {
 function fillBar(cell, share, how) {
   const [bar, number] = /** @type {any} */ (cell.children);
   bar.style.width = `${(share ?? 0) * 100}%`;
-  setTruth(number, "measured", how, share === undefined ? "–" : percent(share));
+  setTruth(number, "measured", how, share === undefined ? "–" : shareText(share));
 }
