@@ -101,6 +101,8 @@ HEADERS: list[tuple[Callable[[Json], Any], str]] = [
     (lambda h: h["state"].update(requests={"r": {"status": "odd"}}), "status must be one of"),
 ]
 
+VERDICT = {"request": "r0", "drafts": [7], "texts": ["a"], "position": 3, "num_accepted": 2}
+
 RECORDS: list[tuple[Callable[[Lines], Any], str]] = [
     (lambda t: requests(t, prompt_pieces="abc"), "requests.x.prompt_pieces must be a list"),
     (lambda t: requests(t, prompt_pieces=["a", 1]), "prompt_pieces[1] must be a text"),
@@ -125,6 +127,12 @@ RECORDS: list[tuple[Callable[[Lines], Any], str]] = [
     (
         lambda t: first(t, type="inputs_prepared")["facts"].update(query_start_loc=[0, 10**9]),
         "inputs_prepared: query_start_loc must count up",
+    ),
+    (
+        lambda t: first(t, type="token_sampled").update(
+            type="drafts_verified", facts=VERDICT | {"probabilities": [1], "drawn_from": []}
+        ),
+        "drafts_verified: there must be drafts, and no more of them accepted",
     ),
     (
         lambda t: first(t, type="modules_timed")["facts"]["calls"].pop(),

@@ -323,7 +323,7 @@ function eventProblem(event) {
     const problem = CHECKS[kind](event.facts[name], name);
     if (problem) return `${event.type}: ${problem}`;
   }
-  const odd = unequal(event) || (event.type === "inputs_prepared" && noBatch(event.facts));
+  const odd = unequal(event) || ODD[event.type]?.(event.facts);
   if (odd) return `${event.type}: ${odd}`;
   return event.reason === undefined ? "" : reasonProblem(event.reason);
 }
@@ -346,6 +346,21 @@ function noBatch({ requests, query_start_loc: starts, seq_lens: lengths, input_i
     ? ""
     : "query_start_loc must count up, to the rows there are, once a request";
 }
+
+/** No more than all are accepted, and none beyond those judged. @param {any} facts */
+function noVerdict({ drafts, num_accepted: accepted, probabilities, drawn_from: drawn }) {
+  const all = drafts.length;
+  const fits = Number.isInteger(accepted) && accepted >= 0 && accepted <= all;
+  return all > 0 && fits && probabilities.length <= all && drawn.length <= all
+    ? ""
+    : "there must be drafts, and no more of them accepted or judged";
+}
+
+/** @type {Record<string, (facts: any) => string>} what else is wrong with an event's facts */
+const ODD = {
+  inputs_prepared: noBatch,
+  drafts_verified: noVerdict,
+};
 
 /** @param {any} reason @returns {string} */
 function reasonProblem(reason) {

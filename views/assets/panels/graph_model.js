@@ -189,7 +189,7 @@ function batchOf(index, event, events, blockSize) {
   /** @type {BatchRequest[]} */
   const requests = f.requests.map((/** @type {string} */ id, /** @type {number} */ i) => {
     const end = f.query_start_loc[i + 1];
-    const drafts = draftRows(index, event, events, id, f.seq_lens[i], end);
+    const drafts = draftRows(index, event, events, i);
     const first = end - 1 - drafts.length; // of the rows that are sampled from
     const sampled = events
       .filter((item) => item.type === "token_sampled" && item.facts.request === id)
@@ -214,13 +214,15 @@ function textOfSampled({ token, candidates, texts }) {
 /**
  * A request's rows behind its known tokens, with their verdict where it has been given.
  * @param {TraceIndex} index @param {EventRecord} event inputs_prepared
- * @param {EventRecord[]} events @param {string} id @param {number} seqLen @param {number} end
+ * @param {EventRecord[]} events @param {number} place of the request in the batch
  * @returns {DraftRow[]}
  */
-function draftRows(index, event, events, id, seqLen, end) {
+function draftRows(index, event, events, place) {
+  const { requests, query_start_loc: starts, seq_lens: lengths } = event.facts;
+  const [id, seqLen, end] = [requests[place], lengths[place], starts[place + 1]];
   const row = index.rows.get(id);
   const known = row?.shares.get(event.step)?.known ?? seqLen;
-  const size = seqLen - known;
+  const size = Math.min(seqLen - known, end - starts[place]);
   // Where steps overlap, what is not known is a placeholder.
   if (size <= 0 || index.overlaps || !row) return [];
   const verified = events.find(
@@ -233,7 +235,7 @@ function draftRows(index, event, events, id, seqLen, end) {
       verdict,
     }));
   const proposed = [...row.proposed.values()].findLast((mark) => mark.step < event.step);
-  const texts = proposed?.facts.position === known ? proposed.facts.texts : [];
+  const texts = proposed && proposed.facts.position === known ? proposed.facts.texts : [];
   return Array.from({ length: size }, (_, k) => ({
     row: end - size + k,
     text: texts[k] ?? "",
