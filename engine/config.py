@@ -29,6 +29,7 @@ MAX_BIAS = 100.0
 MAX_BLOCKS = 65_536  # of a pool
 MAX_DRAFTS = 128  # of a request in a step (vLLM has no limit)
 NGRAM_SIZE = 5  # where neither lookup size is given
+MAX_GRAPH_SIZES = 128
 MAX_ERRORS = 10  # named in one message; a client may have sent a thousand wrong values
 
 
@@ -50,6 +51,7 @@ def seed_or_none(seed: int | None) -> int | None:
 Temperature = Annotated[float, Field(ge=0.0, le=2.0), AfterValidator(raise_temperature)]
 Seed = Annotated[int | None, Field(ge=-(2**63), lt=2**63), AfterValidator(seed_or_none)]
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+GraphSize = Annotated[int, Field(ge=1, le=32_768)]
 Bias = Annotated[float, Field(allow_inf_nan=False), AfterValidator(clamp_bias)]
 
 
@@ -161,6 +163,24 @@ class EngineConfig(BaseModel):
         description="keep blocks in the cache that a victim by priority never computed",
     )
     enforce_eager: bool = Field(default=False, description="never replay a captured graph")
+    cudagraph_mode: Literal[
+        "NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"
+    ] = Field(
+        default="FULL_AND_PIECEWISE",
+        description="what is replayed: of decode batches, and of all others",
+    )
+    cudagraph_capture_sizes: tuple[GraphSize, ...] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_GRAPH_SIZES,
+        description="tokens of the padded batches that graphs are captured of; None: by vLLM's "
+        "rule",
+    )
+    max_cudagraph_capture_size: int | None = Field(
+        default=None,
+        ge=1,
+        description="largest of these; None: twice the seats, 512 at most",
+    )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto",
         description="of weights; auto: float32. In 16 bits a text may change with its batch",

@@ -263,10 +263,25 @@ class PromptTextTooLong(NamedTuple):
     max_model_len: int
 
 
-class PrefillInBatch(NamedTuple):
-    """The batch holds prefill tokens; a full graph is for pure decode batches."""
+class UniformDecode(NamedTuple):
+    """Every request has as many rows as a decode has: a full graph is for such batches."""
 
-    prefill_tokens: int
+    num_requests: int
+    query_len: int  # 1, and the tokens that speculation proposes
+
+
+class NotUniformDecode(NamedTuple):
+    """Some requests have other rows than a decode has: no full graph is for such a batch."""
+
+    query_len: int  # of a decode
+    num_requests: int  # that have more rows, or fewer
+    num_tokens: int  # rows of these
+
+
+class ModeForAnyBatch(NamedTuple):
+    """The setting cudagraph_mode makes no difference between batches."""
+
+    mode: str
 
 
 class AboveLargestSize(NamedTuple):
@@ -274,6 +289,13 @@ class AboveLargestSize(NamedTuple):
 
     batch: int
     largest: int
+
+
+class AboveLargestDecodeSize(NamedTuple):
+    """The batch is padded to more rows than all seats fill, and no full graph is captured so."""
+
+    batch: int
+    largest: int  # of the full graphs
 
 
 class EnforceEager(NamedTuple):
@@ -332,8 +354,11 @@ Reason = (
     | ResetRequested
     | PromptTooLong
     | PromptTextTooLong
-    | PrefillInBatch
+    | UniformDecode
+    | NotUniformDecode
+    | ModeForAnyBatch
     | AboveLargestSize
+    | AboveLargestDecodeSize
     | EnforceEager
     | CannotCapture
     | CacheLimitsLength
@@ -378,7 +403,7 @@ class MemorySized(NamedTuple):
     weight_bytes: int  # measured; all engines of the model share them
     activation_bytes: int  # most that the profiling run had allocated at a time
     profiled_tokens: int  # rows of that run; 0: there was none
-    graph_bytes: int  # of all graphs there can be: that of the largest, measured, by their rows
+    graph_bytes: int  # of all graphs there can be: that of the largest, whose memory they share
     graph_sizes: tuple[int, ...]  # their rows, largest first
     available_bytes: int  # for the KV cache
     bytes_per_block: int
@@ -635,27 +660,39 @@ class GraphCaptured(NamedTuple):
     The operations are listed by layer and module, as `engine/cuda_graph/operations.py` says.
     """
 
+    mode: str  # FULL, or PIECEWISE: attention runs between its pieces
     size: int  # rows
+    backend: str
+    pieces: int
     shared: bool
     recorded: int  # operations of the forward
     replayed: int  # of these, operations that a replay runs
     folded: int  # on constants alone: computed once
     views: int  # nothing to run
-    num_bytes: int  # of static buffers
-    eager_us: float  # a forward of this size, the quicker of two right after the capture
+    num_bytes: int  # of static buffers; all graphs of a model have them in one memory
+    eager_us: float  # a forward of this size, right after the capture
     replay_us: float  # the same by replay
+    buffer_names: tuple[str, ...]
+    buffer_holds: tuple[str, ...]  # dtype and shape of each
+    buffer_addresses: tuple[str, ...]
     first_layers: tuple[int, ...]  # -1 outside of the layers
     last_layers: tuple[int, ...]
     kinds: tuple[str, ...]
     operations: tuple[str, ...]
+    results: tuple[str, ...]  # dtype and shape of what each operation gives
 
 
 @at("cuda-graph")
 class GraphReplayed(NamedTuple):
-    """A captured graph ran instead of the model's modules; rows to spare wrote to block 0."""
+    """A captured graph ran instead of the decoder's modules.
 
+    In a full graph, rows to spare write to block 0; between pieces, attention has none.
+    """
+
+    mode: str
     num_tokens: int  # asked for
     num_padded_tokens: int  # the size taken
+    pieces: int
     operations: int
 
 

@@ -16,13 +16,12 @@ from torch import Tensor
 
 from engine.config import EngineConfig
 from engine.cuda_graph import (
-    BatchDescriptor,
     CannotRecord,
     CapturedGraph,
     CapturedGraphs,
     CudagraphDispatcher,
-    CudagraphMode,
     Dispatch,
+    GraphKey,
 )
 from engine.detokenizer import TokenTexts
 from engine.device import in_turn
@@ -88,15 +87,15 @@ class ModelRunner:
         attention_backend = choose_backend(model, config)
         self.kv_cache = KVCache(spec, config.num_gpu_blocks, self.device, attention_backend)
         self.graphs = CapturedGraphs.of(model, self.kv_cache)
-        self.dispatcher = CudagraphDispatcher(config, self.graphs)
+        self.dispatcher = CudagraphDispatcher.of(config)
         self.sampler = Sampler()
         self.proposer = NgramProposer.of(config)
         self.texts = TokenTexts(model.tokenizer)
         self.timer = ModuleTimer.of(model.model)
         self.requests: dict[str, CachedRequestState] = {}
         self._scheduled: tuple[ScheduledRequest, ...] = ()
-        self._graphs_told: State = {}  # by size, as the log has them
-        self._graphs_to_tell: Changes = {}
+        self._graphs_told: State = {}  # by mode and size, as the log has them
+        self._changes: Changes = {}
         self._inputs: ModelInputs | None = None
         self._dispatch: Dispatch | None = None
         self._logits: Tensor | None = None
@@ -152,7 +151,7 @@ class ModelRunner:
 
     def _dispatched(self, inputs: ModelInputs) -> Dispatch:
         """The decision, logged."""
-        decision = self.dispatcher.dispatch(BatchDescriptor.of(inputs.metadata.query_lens))
+        decision = self.graphs.allowed(self.dispatcher.dispatch(inputs.metadata.query_lens))
         self.trace.event(
             StepDispatched(decision.mode, decision.num_tokens, decision.num_padded_tokens),
             reason=decision.reason,
@@ -183,29 +182,36 @@ class ModelRunner:
     def _captured_graph(self, inputs: ModelInputs) -> CapturedGraph | None:
         """The graph that the step was dispatched to, captured now if it has never been."""
         assert self._dispatch is not None
-        if self._dispatch.mode is CudagraphMode.NONE:
+        if self._dispatch.key is None:
             return None
-        size = self._dispatch.num_padded_tokens
-        captured = self.graphs.by_size.get(size)
+        key = GraphKey(self._dispatch.mode, self._dispatch.key.num_tokens)
+        captured = self.graphs.by_key.get(key)
         shared = captured is not None
         if captured is None:
             try:
-                captured = self.graphs.capture(size, self.model, self.kv_cache)
+                captured = self.graphs.capture(key, self.model, self.kv_cache)
             except CannotRecord:
                 self._dispatch = self._dispatched(inputs)  # it knows now, and says why
                 return None
-        if str(size) not in self._graphs_told:
+        if str(key) not in self._graphs_told:
             facts = captured.facts(shared)
             self.trace.event(facts, duration_us=None if shared else captured.capture_us)
-            self._graphs_told[str(size)] = self._graphs_to_tell[str(size)] = graph_record(facts)
+            self._graphs_told[str(key)] = record = graph_record(facts)
+            self._changes.setdefault("graphs", {})[str(key)] = record
         return captured
 
     def _replay(self, captured: CapturedGraph, inputs: ModelInputs) -> Forward:
         graph = captured.graph
-        forward = graph.replay(inputs, self.kv_cache)
-        tokens, operations = inputs.metadata.num_tokens, graph.operations.replayed
+        forward = graph.replay(inputs, self.model, self.kv_cache)
         self.trace.event(
-            GraphReplayed(tokens, graph.size, operations), duration_us=forward.times.total_us
+            GraphReplayed(
+                mode=graph.mode,
+                num_tokens=inputs.metadata.num_tokens,
+                num_padded_tokens=graph.size,
+                pieces=graph.num_pieces,
+                operations=graph.operations.replayed,
+            ),
+            duration_us=forward.times.total_us,
         )
         return forward
 
@@ -385,12 +391,12 @@ class ModelRunner:
 
     def take_changes(self) -> Changes:
         """The graphs that were captured, or used for the first time, since the last call."""
-        changes, self._graphs_to_tell = self._graphs_to_tell, {}
-        return {"graphs": changes} if changes else {}
+        changes, self._changes = self._changes, {}
+        return changes
 
     def snapshot(self) -> State:
-        """The graphs that this engine has used, by size."""
-        return {"graphs": dict(self._graphs_told)}
+        """What can be captured, and the graphs that this engine has used, by mode and size."""
+        return {"dispatcher": self.dispatcher.record(), "graphs": dict(self._graphs_told)}
 
     def known_requests(self) -> Mapping[str, CachedRequestState]:
         """The requests that it was told of and that have not ended since."""

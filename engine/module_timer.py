@@ -112,6 +112,21 @@ class ModuleTimer:
         self._spent[self._stack.pop()] += now - self._mark
         self._mark = now
 
+    @property
+    def calls(self) -> dict[str, int]:
+        """Calls of each kind so far."""
+        return dict(self._calls)
+
+    def charge(self, spent: dict[str, float], calls: dict[str, int]) -> None:
+        """Count what ran since the last boundary without modules: seconds and calls by kind."""
+        now = time.perf_counter()
+        self._spent[self._stack[-1]] += now - self._mark - sum(spent.values())
+        for kind, seconds in spent.items():
+            self._spent[kind] += seconds
+        for kind, count in calls.items():
+            self._calls[kind] += count
+        self._mark = now
+
     def stop(self) -> ModuleTimes:
         """The forward is over: where its time went."""
         self._spent["other"] += time.perf_counter() - self._mark

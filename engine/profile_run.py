@@ -18,8 +18,7 @@ import torch
 from transformers import PreTrainedModel
 
 from engine.config import EngineConfig, SamplingParams
-from engine.cuda_graph import CannotRecord, CapturedGraphs
-from engine.cuda_graph.dispatcher import CAPTURE_SIZES
+from engine.cuda_graph import CannotRecord, CapturedGraphs, CudagraphDispatcher, GraphKey
 from engine.device import in_turn
 from engine.forward import ModelInputs, context_of, run_eagerly
 from engine.kv_cache import KVCache, KVCacheSpec
@@ -71,7 +70,7 @@ class Kind(NamedTuple):
     batch: Batch
     block_size: int
     cache_dtype: torch.dtype
-    enforce_eager: bool
+    graphs: tuple[GraphKey, ...]  # that can be captured, largest first
     attention_backend: str
 
 
@@ -84,7 +83,7 @@ def profile_run(model: LoadedModel, config: EngineConfig) -> Profile:
         Batch.of(config, model.max_model_len),
         config.block_size,
         kv_cache_dtype(model, config),
-        config.enforce_eager,
+        graph_keys(config),
         choose_backend(model, config),
     )
     known = _profiles.setdefault(model.model, {})
@@ -105,9 +104,9 @@ def measure(model: LoadedModel, kind: Kind) -> Profile:
     run_once(model, made_up_inputs(kind._replace(batch=SMALLEST), model), kv_cache)
     inputs = made_up_inputs(kind, model)
     activations = peak_bytes(lambda: run_once(model, inputs, kv_cache), model.model.device)
-    sizes = () if kind.enforce_eager else tuple(sorted(CAPTURE_SIZES, reverse=True))
-    graphs = graph_bytes(model, kv_cache, sizes)
-    return Profile(kind.batch.num_tokens, activations, graphs, sizes if graphs else ())
+    graphs = graph_bytes(model, kv_cache, kind.graphs)
+    sizes = sorted({key.size for key in kind.graphs}, reverse=True) if graphs else ()
+    return Profile(kind.batch.num_tokens, activations, graphs, tuple(sizes))
 
 
 def run_once(model: LoadedModel, inputs: ModelInputs, kv_cache: KVCache) -> None:
@@ -185,17 +184,23 @@ def quiet_profiler() -> Iterator[torch.profiler.profile]:
         yield profiler
 
 
-def graph_bytes(model: LoadedModel, kv_cache: KVCache, sizes: tuple[int, ...]) -> int:
-    """Of graphs of these sizes: the largest is captured, the others take by their rows.
+def graph_keys(config: EngineConfig) -> tuple[GraphKey, ...]:
+    """The graphs that an engine can come to capture, largest first."""
+    found = CudagraphDispatcher.of(config).keys.items()
+    keys = (GraphKey(mode, key.num_tokens) for mode, keys in found for key in keys)
+    return tuple(sorted(keys, key=lambda key: key.size, reverse=True))
+
+
+def graph_bytes(model: LoadedModel, kv_cache: KVCache, keys: tuple[GraphKey, ...]) -> int:
+    """Of all these graphs: the largest is captured, and the others lie in its memory.
 
     Graphs are captured when they are first needed; that is why this is an estimate.
     """
-    graphs = CapturedGraphs.of(model, kv_cache)
-    if not sizes or graphs.refused is not None:
+    if not keys:
         return 0
-    largest = sizes[0]
+    graphs = CapturedGraphs.of(model, kv_cache)
     try:
-        captured = graphs.by_size.get(largest) or graphs.capture(largest, model, kv_cache)
+        captured = graphs.by_key.get(keys[0]) or graphs.capture(keys[0], model, kv_cache)
     except CannotRecord:  # its forward always runs eagerly then
         return 0
-    return captured.graph.num_bytes * sum(sizes) // largest
+    return captured.graph.num_bytes

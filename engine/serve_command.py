@@ -39,6 +39,7 @@ OPTIONS = (
     Option("enable_chunked_prefill", "enable-chunked-prefill"),
     Option("async_scheduling", "async-scheduling"),
     Option("dtype", "dtype"),
+    Option("cudagraph_mode", "compilation-config.cudagraph_mode"),
     Option("gpu_memory_utilization", "gpu-memory-utilization", same_default=True),
     Option("kv_cache_memory_bytes", "kv-cache-memory-bytes", same_default=True),
     Option("long_prefill_token_threshold", "long-prefill-token-threshold", same_default=True),
@@ -47,6 +48,8 @@ OPTIONS = (
     Option("scheduler_reserve_full_isl", "scheduler-reserve-full-isl", same_default=True),
     Option("kv_cache_dtype", "kv-cache-dtype", same_default=True),
     Option("enforce_eager", "enforce-eager", same_default=True),
+    Option("cudagraph_capture_sizes", "cudagraph-capture-sizes", same_default=True),
+    Option("max_cudagraph_capture_size", "max-cudagraph-capture-size", same_default=True),
     Option("speculative_config", "speculative-config", same_default=True),
     Option("attention_backend", "attention-backend", same_default=True),
     Option("seed", "seed", same_default=True),
@@ -59,11 +62,6 @@ WITHOUT_OPTION = ("cache_uncomputed_blocks",)
 _ALWAYS = (
     # A request that names no temperature gets vLLM's default, not one that comes with the model.
     "--generation-config vllm",
-)
-# Unless everything runs eagerly. The sizes are `CAPTURE_SIZES` of `engine/cuda_graph`.
-_GRAPHS = (
-    "--cudagraph-capture-sizes 1 2 4 8",
-    "--compilation-config.cudagraph_mode FULL_DECODE_ONLY",
 )
 
 # What `auto` is here: every model is loaded so.
@@ -158,7 +156,7 @@ def serve_command(config: EngineConfig, model: str) -> str:
         by_memory = option.setting == "num_gpu_blocks" and not value
         if value is not None and not by_memory and not (option.same_default and value == default):
             lines.append(_written(option.name, value))
-    lines.extend(_ALWAYS if config.enforce_eager else _ALWAYS + _GRAPHS)
+    lines.extend(_ALWAYS)
     return " \\\n  ".join(lines)
 
 
@@ -167,6 +165,8 @@ def _written(name: str, value: Any) -> str:
         return f"--{name}" if value else f"--no-{name}"
     if isinstance(value, SpeculativeConfig):
         return f"--{name} {shlex.quote(value.model_dump_json(exclude_none=True))}"
+    if isinstance(value, tuple):
+        return f"--{name} {' '.join(map(str, value))}"
     return f"--{name} {value}"
 
 
@@ -213,7 +213,7 @@ def read_command(text: str, now: EngineConfig, model: str) -> ReadCommand:
     values |= {o.setting: EngineConfig().model_dump()[o.setting] for o in OPTIONS if o.same_default}
     named: set[str] = set()
     for given in _options(_arguments(text, remarks), remarks):
-        option = _BY_NAME.get(given.name)
+        option = _BY_NAME.get(given.name + given.field) or _BY_NAME.get(given.name)
         if given.name == "model":
             remarks.extend(_other_model(given, model))
         elif option is None:
@@ -343,7 +343,7 @@ def _other_model(given: Given, model: str) -> Iterator[Remark]:
 def _not_here(given: Given) -> Iterator[Remark]:
     """Nothing where the option asks for what is always so here."""
     plain = f"--{'no-' * given.negated}{given.name}{given.field}"
-    if " ".join((plain, *given.values)) not in _ALWAYS + _GRAPHS:
+    if " ".join((plain, *given.values)) not in _ALWAYS:
         yield Remark(given.written, _WHY.get(given.name, _NO_EFFECT))
 
 
@@ -359,7 +359,7 @@ def _setting(option: Option, given: Given) -> dict[str, Any]:
     """The value that an option gives to its setting; ConfigError, worded as the form words it."""
     if given.field and option.setting == "speculative_config":
         raise ConfigError("speculative_config: write it whole, as one JSON object")
-    if given.field:
+    if given.field and not option.name.endswith(given.field):
         raise ConfigError(f"{option.setting}: the option has no fields, and so no {given.field}")
     if option.name in SWITCHES:
         if given.values:
@@ -370,7 +370,9 @@ def _setting(option: Option, given: Given) -> dict[str, Any]:
         return {option.setting: not given.negated}
     if not given.values:
         raise ConfigError(f"{option.setting}: the option needs a value, and has none")
-    value = _value(option.setting, given.values[0])
+    value: Any = _value(option.setting, given.values[0])
+    if option.setting == "cudagraph_capture_sizes":
+        value = tuple(_value(option.setting, text) for text in given.values)
     EngineConfig.parse({option.setting: value})
     return {option.setting: value}
 

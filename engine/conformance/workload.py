@@ -137,12 +137,17 @@ class Workload(BaseModel):
         return self
 
 
-def load_workload(path: Path) -> tuple[Workload, str]:
-    """The workload and its file's SHA-256; `WorkloadError` where it is none."""
+def read(path: Path) -> bytes:
+    """What a file holds; `WorkloadError`, with its path, where it cannot be read."""
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise WorkloadError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def load_workload(path: Path) -> tuple[Workload, str]:
+    """The workload and its file's SHA-256; `WorkloadError` where it is none."""
+    data = read(path)
     try:
         workload = Workload.model_validate_json(data)
     except ValidationError as error:

@@ -1,13 +1,12 @@
-"""Capture, dispatch and replay of decode batches (map: CUDA graph).
+"""Capture, dispatch and replay of batches (map: CUDA graph).
 
 On a CPU a captured graph is a recorded list of operations (`recorded_graph.py`), on a GPU a real
 CUDA graph (`device_graph.py`). Counterpart in vLLM 0.26.0: `vllm/v1/cudagraph_dispatcher.py` and
 `vllm/compilation/cuda_graph.py`.
 """
 
-from engine.cuda_graph.captured import CapturedGraph, CapturedGraphs, DecodeGraph
+from engine.cuda_graph.captured import CapturedGraph, CapturedGraphs, Graph, GraphKey
 from engine.cuda_graph.dispatcher import (
-    CAPTURE_SIZES,
     BatchDescriptor,
     CudagraphDispatcher,
     CudagraphMode,
@@ -17,15 +16,15 @@ from engine.cuda_graph.operations import OperationList, Span
 from engine.cuda_graph.recorder import CannotRecord
 
 __all__ = [
-    "CAPTURE_SIZES",
     "BatchDescriptor",
     "CannotRecord",
     "CapturedGraph",
     "CapturedGraphs",
     "CudagraphDispatcher",
     "CudagraphMode",
-    "DecodeGraph",
     "Dispatch",
+    "Graph",
+    "GraphKey",
     "OperationList",
     "Span",
 ]

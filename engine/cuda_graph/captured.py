@@ -1,4 +1,4 @@
-"""The captured graphs: kept by size, captured when first asked for. Part of the box CUDA graph.
+"""The captured graphs: kept by mode and size, captured when first asked for. Box CUDA graph.
 
 vLLM 0.26.0 captures at start (`capture_model` in `vllm/v1/worker/gpu_model_runner.py`) and keeps
 the graphs in `vllm/compilation/cuda_graph.py` (`CUDAGraphWrapper`).
@@ -13,11 +13,14 @@ from weakref import WeakKeyDictionary
 import torch
 from transformers import PreTrainedModel
 
+from engine.cuda_graph.arena import Arena
 from engine.cuda_graph.device_graph import DeviceGraph
-from engine.cuda_graph.operations import OperationList
-from engine.cuda_graph.recorded_graph import RecordedGraph
+from engine.cuda_graph.dispatcher import CudagraphMode, Dispatch
+from engine.cuda_graph.flat_list import Forms
+from engine.cuda_graph.operations import Buffer, OperationList
+from engine.cuda_graph.recorded_graph import RecordedGraph, Recording
 from engine.cuda_graph.recorder import CannotRecord
-from engine.events import GraphCaptured
+from engine.events import CannotCapture, GraphCaptured, UniformDecode
 from engine.forward import Forward, ModelInputs
 from engine.kv_cache import KVCache
 from engine.model_loader import LoadedModel
@@ -25,46 +28,74 @@ from engine.paged_attention import PagedAttentionMetadata
 from engine.trace import error_text
 
 
-class DecodeGraph(Protocol):
-    """The whole forward of a decode batch of one size, ready for replay."""
+class Graph(Protocol):
+    """The decoder's forward over a batch of one size, ready for replay."""
 
     size: int
+    mode: CudagraphMode
+    backend: str  # what it is
+    num_pieces: int
     operations: OperationList
     num_bytes: int  # of its static buffers
 
-    def replay(self, inputs: ModelInputs, kv_cache: KVCache) -> Forward:
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """Where they lie."""
+
+    def replay(self, inputs: ModelInputs, model: LoadedModel, kv_cache: KVCache) -> Forward:
         """The forward over at most `size` rows, padded; the logits are the caller's own."""
 
     def run_eagerly(self, inputs: ModelInputs, model: LoadedModel, kv_cache: KVCache) -> Forward:
         """The same by the model's modules, over exactly `size` rows."""
 
 
+class GraphKey(NamedTuple):
+    """Which graph: the number of requests makes no difference to what is captured."""
+
+    mode: CudagraphMode
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.mode} {self.size}"
+
+
 class CapturedGraph(NamedTuple):
     """A graph and what its capture found out."""
 
-    graph: DecodeGraph
+    graph: Graph
     capture_us: float  # recording, binding and the comparison with the eager forward
-    eager_us: float  # a forward of this size, the quicker of two right after the capture
+    eager_us: float  # a forward of this size, right after the capture
     replay_us: float
 
     def facts(self, shared: bool) -> GraphCaptured:
         """What the log says of it."""
+        graph, buffers = self.graph, self.graph.buffers
         return GraphCaptured(
-            size=self.graph.size,
+            mode=graph.mode,
+            size=graph.size,
+            backend=graph.backend,
+            pieces=graph.num_pieces,
             shared=shared,
-            num_bytes=self.graph.num_bytes,
+            num_bytes=graph.num_bytes,
             eager_us=self.eager_us,
             replay_us=self.replay_us,
-            **self.graph.operations._asdict(),
+            buffer_names=tuple(buffer.name for buffer in buffers),
+            buffer_holds=tuple(buffer.holds for buffer in buffers),
+            buffer_addresses=tuple(f"{buffer.address:#x}" for buffer in buffers),
+            **graph.operations._asdict(),
         )
 
 
 class CapturedGraphs:
-    """Graphs by size. Once it is known that the forward can be no graph, `refused` says why."""
+    """The graphs of a model by mode and size, and why there is none where a capture failed."""
 
-    def __init__(self) -> None:
-        self.by_size: dict[int, CapturedGraph] = {}
-        self.refused: str | None = None
+    def __init__(self, device: torch.device) -> None:
+        self.by_key: dict[GraphKey, CapturedGraph] = {}
+        self.refused: dict[GraphKey, str] = {}
+        self._on_gpu = device.type == "cuda"
+        self._recordings: dict[int, Recording] = {}  # by size: those of both modes
+        self._arena = Arena(device)
+        self._forms: Forms = {}
 
     @classmethod
     def of(cls, model: LoadedModel, kv_cache: KVCache) -> CapturedGraphs:
@@ -76,69 +107,114 @@ class CapturedGraphs:
         owner = kv_cache if model.model.device.type == "cuda" else model.model
         graphs = _graphs.get(owner)
         if graphs is None:
-            graphs = _graphs[owner] = cls()
+            graphs = _graphs[owner] = cls(model.model.device)
         return graphs
 
-    def capture(self, size: int, model: LoadedModel, kv_cache: KVCache) -> CapturedGraph:
-        """Capture a size, on made-up rows that write to nothing but block 0.
+    def allowed(self, decision: Dispatch) -> Dispatch:
+        """The decision, or the eager one where its graph is known not to be."""
+        if decision.key is None:
+            return decision
+        refused = self.refused.get(GraphKey(decision.mode, decision.key.num_tokens))
+        if self._on_gpu and decision.mode is CudagraphMode.FULL:
+            one_token_each = isinstance(decision.reason, UniformDecode) and (
+                decision.reason.query_len == 1
+            )
+            refused = refused if one_token_each else "on a GPU, it takes one token of each request"
+        if refused is None:
+            return decision
+        return Dispatch(
+            CudagraphMode.NONE, decision.num_tokens, key=None, reason=CannotCapture(refused)
+        )
 
-        Raises CannotRecord, then and ever after, where it cannot be done or where a replay does
-        not give, bit by bit, what the model gives: the caller has its eager forward.
+    def capture(self, key: GraphKey, model: LoadedModel, kv_cache: KVCache) -> CapturedGraph:
+        """Capture a graph, on made-up rows that write to nothing but block 0.
+
+        Raises CannotRecord where it cannot be done or where a replay does not give, bit by bit,
+        what the model gives: the caller has its eager forward, and `refused` says why from then on.
         """
+        began = time.perf_counter()
         try:
-            self.by_size[size] = capture(size, model, kv_cache)
-        except CannotRecord as error:
-            self.refused = str(error)
-            raise
+            graph = self._graph(key, model, kv_cache)
+            eager_us, replay_us = compare(graph, model, kv_cache)
         except Exception as error:  # whatever torch or the model's code objects to
-            self.refused = error_text(error)
-            raise CannotRecord(self.refused) from error
-        return self.by_size[size]
+            ours = isinstance(error, CannotRecord)
+            self.refused[key] = str(error) if ours else error_text(error)
+            raise CannotRecord(self.refused[key]) from error
+        capture_us = (time.perf_counter() - began) * 1e6
+        captured = self.by_key[key] = CapturedGraph(graph, capture_us, eager_us, replay_us)
+        return captured
+
+    def _graph(self, key: GraphKey, model: LoadedModel, kv_cache: KVCache) -> Graph:
+        """What a capture makes; a size is recorded once for both modes."""
+        inputs = decode_rows(key.size, 0, model, kv_cache)
+        if self._on_gpu:
+            return DeviceGraph(key.mode, inputs, model, kv_cache)
+        recording = self._recordings.get(key.size)
+        if recording is None:
+            recording = Recording(inputs, model, kv_cache, self._arena, self._forms)
+            self._recordings[key.size] = recording
+        return RecordedGraph(key.mode, recording)
 
 
 _graphs: WeakKeyDictionary[PreTrainedModel | KVCache, CapturedGraphs] = WeakKeyDictionary()
 
 
-def capture(size: int, model: LoadedModel, kv_cache: KVCache) -> CapturedGraph:
-    """Capture, and compare twice with the eager forward on other rows than those captured."""
-    began = time.perf_counter()
-    kind = DeviceGraph if model.model.device.type == "cuda" else RecordedGraph
-    graph: DecodeGraph = kind(made_up_rows(size, 0, model, kv_cache), model, kv_cache)
-    eager_us, replay_us = [], []
+def compare(graph: Graph, model: LoadedModel, kv_cache: KVCache) -> tuple[float, float]:
+    """Microseconds of the eager forward and of a replay over rows other than those captured.
+
+    Raises CannotRecord where they differ.
+    """
+    make = decode_rows if graph.mode is CudagraphMode.FULL else mixed_rows
+    inputs = make(graph.size, 1, model, kv_cache)
     with torch.inference_mode():
-        for variant in (1, 2):
-            inputs = made_up_rows(size, variant, model, kv_cache)
-            eager = graph.run_eagerly(inputs, model, kv_cache)
-            replay = graph.replay(inputs, kv_cache)
-            if not torch.equal(eager.logits, replay.logits):
-                raise CannotRecord("a replay of it gives other logits")
-            eager_us.append(eager.times.total_us)
-            replay_us.append(replay.times.total_us)
-    return CapturedGraph(
-        graph=graph,
-        capture_us=(time.perf_counter() - began) * 1e6,
-        eager_us=min(eager_us),
-        replay_us=min(replay_us),
-    )
+        eager = graph.run_eagerly(inputs, model, kv_cache)
+        replay = graph.replay(inputs, model, kv_cache)
+    if not torch.equal(eager.logits, replay.logits):
+        raise CannotRecord("a replay of it gives other logits")
+    return eager.times.total_us, replay.times.total_us
 
 
-def made_up_rows(size: int, variant: int, model: LoadedModel, kv_cache: KVCache) -> ModelInputs:
-    """A decode batch of requests that live in block 0, which is nobody's."""
-    device, block_size = model.model.device, kv_cache.spec.block_size
-    room = min(block_size, model.max_model_len)
-    ids = [(7 * row + 3 * variant + 1) % model.vocab_size for row in range(size)]
-    positions = [(row + variant) % room for row in range(size)]
-    rows = torch.arange(size, device=device)
+# --- made-up batches of requests that live in block 0, which is nobody's -------------------------
+
+
+def decode_rows(size: int, variant: int, model: LoadedModel, kv_cache: KVCache) -> ModelInputs:
+    """Decodes of one token each."""
+    return made_up_rows((1,) * size, variant, model, kv_cache)
+
+
+def mixed_rows(size: int, variant: int, model: LoadedModel, kv_cache: KVCache) -> ModelInputs:
+    """A chunk of a prompt, and decodes for the rest."""
+    chunk = min(size, room_in_block(model, kv_cache))
+    return made_up_rows((chunk, *(1,) * (size - chunk)), variant, model, kv_cache)
+
+
+def made_up_rows(
+    query_lens: tuple[int, ...], variant: int, model: LoadedModel, kv_cache: KVCache
+) -> ModelInputs:
+    """A batch with these many rows for each request, all of which sample."""
+    device, room = model.model.device, room_in_block(model, kv_cache)
+    positions, seq_lens, starts = list[int](), list[int](), [0]
+    for place, length in enumerate(query_lens):
+        first = (place + variant) % (room - length + 1)
+        positions += range(first, first + length)
+        seq_lens.append(first + length)
+        starts.append(starts[-1] + length)
+    ids = [(7 * row + 3 * variant + 1) % model.vocab_size for row in range(starts[-1])]
     slots = torch.tensor(positions, device=device)
     return ModelInputs(
         input_ids=torch.tensor([ids], device=device),
         positions=slots[None],
-        logits_to_keep=rows,
+        logits_to_keep=torch.tensor(starts[1:], device=device) - 1,
         metadata=PagedAttentionMetadata(
-            query_start_loc=tuple(range(size + 1)),
-            seq_lens=tuple(position + 1 for position in positions),
-            block_tables=((0,),) * size,
+            query_start_loc=tuple(starts),
+            seq_lens=tuple(seq_lens),
+            block_tables=((0,),) * len(query_lens),
             slot_mapping=slots,
-            block_size=block_size,
+            block_size=kv_cache.spec.block_size,
         ),
     )
+
+
+def room_in_block(model: LoadedModel, kv_cache: KVCache) -> int:
+    """Tokens of a request that lives in one block."""
+    return min(kv_cache.spec.block_size, model.max_model_len)

@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 
+from engine.cuda_graph.dispatcher import CudagraphMode
 from engine.cuda_graph.flat_list import classify, runs_of, span_of
-from engine.cuda_graph.operations import OperationList
-from engine.cuda_graph.recorder import RecordedAttention, Recorder
+from engine.cuda_graph.operations import Buffer, OperationList
+from engine.cuda_graph.recorder import CannotRecord, RecordedAttention, Recorder
 from engine.forward import Forward, ModelInputs, run_eagerly
 from engine.kv_cache import KVCache
 from engine.model_loader import LoadedModel
@@ -28,9 +29,19 @@ WARM_UPS = 2  # on a side stream, so that libraries set themselves up outside of
 
 
 class DeviceGraph:
-    """The graph of one size over one pool."""
+    """The graph of one size over one pool: FULL, of decodes with one token each."""
 
-    def __init__(self, inputs: ModelInputs, model: LoadedModel, kv_cache: KVCache):
+    backend = "CUDA graph"
+    num_pieces = 1
+
+    def __init__(
+        self, mode: CudagraphMode, inputs: ModelInputs, model: LoadedModel, kv_cache: KVCache
+    ):
+        if mode is not CudagraphMode.FULL:
+            raise CannotRecord(
+                "on a GPU, pieces are not captured; cudagraph_mode FULL_DECODE_ONLY asks for none"
+            )
+        self.mode: CudagraphMode = mode
         self.size = inputs.metadata.num_tokens
         longest = -(-model.max_model_len // kv_cache.spec.block_size)
         self._width = min(longest, kv_cache.num_blocks)
@@ -53,8 +64,20 @@ class DeviceGraph:
         inputs_of_graph = (self._input_ids, self._positions, self._slots, self._pages)
         self.num_bytes = own + self._seq_lens.nbytes + sum(t.nbytes for t in inputs_of_graph)
 
-    def replay(self, inputs: ModelInputs, kv_cache: KVCache) -> Forward:
-        """As `DecodeGraph.replay`. Its time is measured as a whole: the GPU runs it in one go."""
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """As `Graph.buffers`."""
+        return (
+            Buffer.of("input_ids", self._input_ids),
+            Buffer.of("positions", self._positions),
+            Buffer.of("slot_mapping", self._slots),
+            Buffer.of("block_table", self._pages),
+            Buffer.of("seq_lens", self._seq_lens),
+            Buffer.of("logits", self._logits),
+        )
+
+    def replay(self, inputs: ModelInputs, model: LoadedModel, kv_cache: KVCache) -> Forward:
+        """As `Graph.replay`. Its time is measured as a whole: the GPU runs it in one go."""
         began = time.perf_counter()
         self._fill(inputs)
         self._graph.replay()
@@ -65,7 +88,7 @@ class DeviceGraph:
         return Forward(logits, times, kv_cache.attention_backend)
 
     def run_eagerly(self, inputs: ModelInputs, model: LoadedModel, kv_cache: KVCache) -> Forward:
-        """As `DecodeGraph.run_eagerly`: over the same pages, masked ones too, for equal bits."""
+        """As `Graph.run_eagerly`: over the same pages, masked ones too, for equal bits."""
         self._fill(inputs)
         return self._run(model, kv_cache)
 

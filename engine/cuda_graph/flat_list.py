@@ -17,12 +17,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from engine.cuda_graph.operations import Span
+from engine.cuda_graph.arena import Arena, Life, allocate
+from engine.cuda_graph.operations import Span, result_of
 from engine.cuda_graph.recorder import Attention, CannotRecord, RecordedOp, storage_of, storages
 from engine.kv_cache import LayerKVCache
 from engine.paged_attention import AttentionBackend
 
-ALIGNMENT = 64  # bytes: a cache line, and the widest vector
+# Which function does an operation into a given tensor, by operation and kinds of its arguments.
+Forms = dict[Any, Callable[..., Any] | None]
 _COPIES = {"_to_copy", "clone"}
 
 
@@ -45,29 +47,45 @@ class Classified(NamedTuple):
 class FlatList:
     """A forward as a list. `replay` runs it on whatever its input buffers hold."""
 
-    def __init__(self, ops: list[RecordedOp], inputs: Sequence[Tensor], output: Tensor):
+    def __init__(
+        self,
+        ops: list[RecordedOp],
+        inputs: Sequence[Tensor],
+        output: Tensor,
+        arena: Arena,
+        forms: Forms,
+    ):
         replayed, self.num_views, self.num_folded = classify(ops, inputs)
-        self.output = output
-        self.segments = segments_of(replayed)  # first: it tries operations on what was recorded
-        self.num_bytes = share_memory(ops, replayed, output) + sum(t.nbytes for t in inputs)
+        self.output, self.arena = output, arena
+        self.segments = segments_of(replayed, forms)  # first: it tries operations on what is there
+        self.num_pieces = 1 + sum(segment.attention is not None for segment in self.segments)
+        self.num_bytes = share_memory(ops, replayed, output, arena)
 
     def replay(
-        self, backend: AttentionBackend, layers: Sequence[LayerKVCache], spent: dict[str, float]
+        self,
+        backend: AttentionBackend,
+        layers: Sequence[LayerKVCache],
+        rows: int,
+        spent: dict[str, float],
     ) -> None:
         """Run every operation once, adding the seconds of each kind of module to `spent`.
 
-        `layers` is the pool that attention works on.
+        `layers` is the pool that attention works on, and its first `rows` rows are those that
+        attention runs over: all of them, or those of the batch without padding.
         """
         clock = time.perf_counter
         mark = clock()
-        for (_, kind, _), calls, leaf in self.segments:
+        for span, calls, leaf in self.segments:
             for call in calls:
                 call()
             if leaf is not None:
                 attention, output = leaf
+                if rows < len(output):
+                    output[rows:].zero_()
+                    attention, output = attention.over(rows), output[:rows]
                 output.copy_(attention.run(backend, layers))
             now = clock()
-            spent[kind] += now - mark
+            spent[span.kind] += now - mark
             mark = now
 
 
@@ -112,26 +130,18 @@ def check_recordable(op: RecordedOp) -> None:
 # --- memory ------------------------------------------------------------------------------------
 
 
-class Life(NamedTuple):
-    """A storage from the operation that makes it to the last one that touches it."""
-
-    storage: int
-    first: int
-    last: int
-    num_bytes: int
-
-
-def share_memory(ops: list[RecordedOp], replayed: list[RecordedOp], output: Tensor) -> int:
-    """Move the results of `replayed` into one block of memory; its size in bytes."""
+def share_memory(
+    ops: list[RecordedOp], replayed: list[RecordedOp], output: Tensor, arena: Arena
+) -> int:
+    """Move the results of `replayed` into the arena; how many bytes of it they take."""
     places, size = allocate(lives_of(replayed, output))
-    like = replayed[0].outputs()[0]
-    arena = torch.empty(size, dtype=torch.uint8, device=like.device).untyped_storage()
     everything = {id(t): t for op in ops for t in (*op.inputs(), *op.outputs())}
+    tenants = list[tuple[Tensor, int]]()
     for tensor in everything.values():
         place = places.get(storage_of(tensor))
         if place is not None:
-            offset = place // tensor.itemsize + tensor.storage_offset()
-            tensor.set_(arena, offset, tensor.size(), tensor.stride())
+            tenants.append((tensor, place + int(tensor.storage_offset()) * tensor.itemsize))
+    arena.house(tenants, size)
     return size
 
 
@@ -151,36 +161,16 @@ def lives_of(replayed: list[RecordedOp], output: Tensor) -> list[Life]:
     return list(lives.values())
 
 
-def allocate(lives: Iterable[Life]) -> tuple[dict[int, int], int]:
-    """Where each storage lies, first fit, and how many bytes that takes."""
-    places: dict[int, int] = {}
-    alive: list[tuple[int, int, int]] = []  # begin, end, last
-    size = 0
-    for life in sorted(lives, key=lambda life: life.first):
-        alive = sorted(span for span in alive if span[2] >= life.first)
-        num_bytes = -(-life.num_bytes // ALIGNMENT) * ALIGNMENT
-        begin = 0
-        for start, end, _ in alive:
-            if start - begin >= num_bytes:
-                break
-            begin = max(begin, end)
-        places[life.storage] = begin
-        alive.append((begin, begin + num_bytes, life.last))
-        size = max(size, begin + num_bytes)
-    return places, size
-
-
 # --- calls -------------------------------------------------------------------------------------
 
 
-def segments_of(replayed: list[RecordedOp]) -> tuple[Segment, ...]:
+def segments_of(replayed: list[RecordedOp], forms: Forms) -> tuple[Segment, ...]:
     """The list cut where the layer or the kind of module changes, and around attention."""
     segments = []
-    known: dict[Any, Callable[..., Any] | None] = {}
     for ops in runs_of(replayed):
         attention = ops[0].attention
         if attention is None:
-            segments.append(Segment(span_of(ops), tuple(bind(op, known) for op in ops), None))
+            segments.append(Segment(span_of(ops), tuple(bind(op, forms) for op in ops), None))
         else:
             segments.append(Segment(span_of(ops), (), (attention, ops[0].result)))
     return tuple(segments)
@@ -194,22 +184,23 @@ def runs_of(ops: list[RecordedOp]) -> Iterator[list[RecordedOp]]:
 
 def span_of(ops: list[RecordedOp]) -> Span:
     """What the log says of such a run."""
-    return Span(ops[0].layer, ops[0].kind, tuple(op.name for op in ops))
+    names, results = tuple(op.name for op in ops), tuple(result_of(op.outputs()) for op in ops)
+    return Span(ops[0].layer, ops[0].kind, names, results)
 
 
-def bind(op: RecordedOp, known: dict[Any, Callable[..., Any] | None]) -> Callable[[], Any]:
+def bind(op: RecordedOp, forms: Forms) -> Callable[[], Any]:
     """A call without arguments that does `op` again and leaves the result where it was.
 
-    `known` collects which function can do what into a given tensor.
+    `forms` collects which function can do what into a given tensor.
     """
     if op.changed():
         return partial(op.func._op, *op.args, **op.kwargs)
     if op.name in _COPIES:
         return partial(op.result.copy_, op.args[0])
     kind = (op.func, *map(type, op.args), *op.kwargs)
-    if kind not in known:
-        known[kind] = out_form(op)
-    function = known[kind]
+    if kind not in forms:
+        forms[kind] = out_form(op)
+    function = forms[kind]
     if function is None:
         return partial(compute_and_copy, op)
     return partial(function, *op.args, **op.kwargs, out=op.result)

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils._pytree import tree_leaves
 
 from engine.kv_cache import LayerKVCache
 from engine.module_timer import ModuleTimer
@@ -40,6 +39,11 @@ class Attention(NamedTuple):
     def run(self, backend: AttentionBackend, layers: Sequence[LayerKVCache]) -> Tensor:
         """Attend by `backend` over the pool `layers`; [rows, heads, dim]."""
         return backend.forward(layers[self.layer], self.query, self.key, self.value, self.options)
+
+    def over(self, rows: int) -> Attention:
+        """The same over the first `rows` rows."""
+        query, key, value = (t[:, :rows] for t in (self.query, self.key, self.value))
+        return self._replace(query=query, key=key, value=value)
 
 
 class RecordedOp(NamedTuple):
@@ -153,8 +157,13 @@ def tensors(tree: Any) -> list[Tensor]:
     """All tensors in nested lists, tuples and dicts, but for packed weights: they have no storage
     that could be told, and never change.
     """
-    leaves = (leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor))
-    return [leaf for leaf in leaves if leaf.layout == torch.strided]
+    if isinstance(tree, Tensor):
+        return [tree] if tree.layout == torch.strided else []
+    if isinstance(tree, dict):
+        tree = tree.values()
+    elif not isinstance(tree, list | tuple):
+        return []
+    return [tensor for item in tree for tensor in tensors(item)]
 
 
 def storage_of(tensor: Tensor) -> int:

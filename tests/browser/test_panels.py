@@ -781,17 +781,19 @@ def test_graph_panel_lists_what_a_replay_ran(page: Page, tiny_model: LoadedModel
     captures, replays = events_of(trace, "graph_captured"), events_of(trace, "graph_replayed")
     padded = next(e for e in replays if e.facts.num_tokens < e.facts.num_padded_tokens)
     cursor = last_of_step(trace, padded.step)
-    capture = next(e.facts for e in captures if e.facts.size == padded.facts.num_padded_tokens)
+    taken = (padded.facts.mode, padded.facts.num_padded_tokens)
+    capture = next(e.facts for e in captures if (e.facts.mode, e.facts.size) == taken)
     data = models(page, trace, cursor)["graph"]
     shown = data["graphs"]["shown"]
-    assert (shown["size"], shown["taken"]) == (capture.size, True)
+    assert (shown["mode"], shown["size"], shown["taken"]) == (*taken, True)
     listed = sum(
         len(row["operations"]) * (block["last"] - block["first"] + 1)
         for block in shown["blocks"]
         for row in block["rows"]
     )
     assert listed == capture.replayed == data["replay"]["operations"]
-    so_far = [e for e in replays if e.seq <= cursor and e.facts.num_padded_tokens == capture.size]
+    replayed = [e for e in replays if (e.facts.mode, e.facts.num_padded_tokens) == taken]
+    so_far = [e for e in replayed if e.seq <= cursor]
     assert shown["runs"] == len(so_far)
     assert shown["medianUs"] == pytest.approx(median(e.duration_us for e in so_far), abs=0.1)
     padding = padded.facts.num_padded_tokens - padded.facts.num_tokens
@@ -800,14 +802,22 @@ def test_graph_panel_lists_what_a_replay_ran(page: Page, tiny_model: LoadedModel
     assert shares == pytest.approx(took, abs=0.1)
     for event in [*captures, *replays]:  # what it has begun is no plan, although no forward is told
         at = next(i for i, record in enumerate(trace.records) if record.seq == event.seq)
-        assert " took the FULL graph of " in sentence_of(models(page, trace, at), "graph")
+        assert f" took the {event.facts.mode} graph of " in sentence_of(
+            models(page, trace, at), "graph"
+        )
     show(page, "graph", trace, cursor)
     label = page.locator(".gbp-batch").get_attribute("aria-label")
     assert label is not None and f"and {padding} row" in label and "of padding" in label
-    assert f"the graph of {capture.size} taken" in page.locator(".gbp-dispatch").inner_text()
+    assert (
+        f"the {capture.mode} graph of {capture.size} taken"
+        in page.locator(".gbp-dispatch").inner_text()
+    )
     table = page.locator(".gbp-graphs tbody tr")
-    assert table.count() == len({e.facts.size for e in captures if e.seq <= cursor})
-    assert f"{capture.size}, taken now" in page.locator(".gbp-graphs .is-taken").inner_text()
+    assert table.count() == len([e for e in captures if e.seq <= cursor])
+    assert (
+        f"{capture.mode} {capture.size}, taken now"
+        in page.locator(".gbp-graphs .is-taken").inner_text()
+    )
     page.locator(".gbp-oplist summary").click()
     blocks = page.locator(".gbp-opblock")
     assert blocks.count() == 3 and "paged_attention" in blocks.nth(1).inner_text()

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from engine.config import EngineConfig, SamplingParams
+from engine.cuda_graph import CudagraphDispatcher
 from engine.detokenizer import TokenTexts
 from engine.model_loader import LoadedModel
 from engine.model_runner import ModelRunner
@@ -89,7 +90,8 @@ class HashingRunner(ModelRunner):
         self.proposer = NgramProposer.of(config)
         self.texts = TokenTexts(model.tokenizer)
         self.requests = {}
-        self._graphs_told, self._graphs_to_tell = {}, {}
+        self.dispatcher = CudagraphDispatcher.of(config)
+        self._graphs_told, self._changes = {}, {}
         self._dispatch = None
         self._scheduled = ()
         self._end_step()

@@ -15,28 +15,25 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from engine.config import EngineConfig
 from engine.cuda_graph import (
-    CAPTURE_SIZES,
-    BatchDescriptor,
     CapturedGraphs,
-    CudagraphDispatcher,
+    CudagraphMode,
+    GraphKey,
     OperationList,
     Span,
 )
 from engine.cuda_graph import captured as captured_module
-from engine.cuda_graph.flat_list import FlatList, Life, allocate
+from engine.cuda_graph.arena import Life, allocate
+from engine.cuda_graph.flat_list import FlatList
 from engine.events import (
-    AboveLargestSize,
     BlockEvicted,
     CannotCapture,
-    EnforceEager,
     ForwardRun,
     GraphCaptured,
     GraphReplayed,
     ModulesTimed,
+    NotUniformDecode,
     Phase,
-    PrefillInBatch,
     StepDispatched,
     TokensReturned,
 )
@@ -52,8 +49,9 @@ CPU = torch.device("cpu")
 
 
 def decoding(model: LoadedModel, requests: int, max_tokens: int = 6, **config: Any) -> Engine:
-    """An engine whose next step decodes: every prompt is computed already."""
-    engine = Engine(model, block_size=4, **{"max_num_batched_tokens": 64, **config})
+    """An engine whose next step decodes: every prompt is computed already, by the modules."""
+    settings = {"max_num_batched_tokens": 64, "cudagraph_mode": "FULL_DECODE_ONLY", **config}
+    engine = Engine(model, block_size=4, **settings)
     for i in range(requests):
         engine.add(f"r{i}", [5 + i, 6, 7, 8 + i], max_tokens=max_tokens)
     engine.core.step()
@@ -65,12 +63,13 @@ def run_padded(runner: ModelRunner, inputs: ModelInputs, size: int) -> Tensor:
     rows = inputs.metadata.num_tokens
     ids, positions = torch.zeros(2, 1, size, dtype=torch.int64)
     ids[:, :rows], positions[:, :rows] = inputs.input_ids, inputs.positions
-    padded = ModelInputs(ids, positions, torch.arange(size), inputs.metadata.padded_to(size))
+    wanted, metadata = inputs.logits_to_keep, inputs.metadata.padded_to(size)
+    padded = ModelInputs(ids, positions, wanted, metadata)
     with torch.inference_mode():
         forward = run_eagerly(
             runner.model, padded, context_of(padded, runner.kv_cache, runner.timer)
         )
-    return forward.logits[inputs.logits_to_keep]
+    return forward.logits
 
 
 class ComparingRunner(ModelRunner):
@@ -109,17 +108,18 @@ def comparing(model: LoadedModel, **config: Any) -> Any:
 def test_replays_equal_the_padded_forward_while_blocks_are_evicted(name: str) -> None:
     """Every step of a run in a small pool: new inputs, padding, blocks that were others'."""
     model, rng = tiny(name), random.Random(3)
-    engine = comparing(model, num_gpu_blocks=22, max_num_batched_tokens=40)
+    engine = comparing(model, num_gpu_blocks=22, max_num_batched_tokens=14)
     for i in range(9):
         engine.add(f"r{i}", random_prompt(rng, rng.randrange(3, 20)), max_tokens=8)
     outputs = engine.run()
     dispatched = {
         (f.num_tokens, f.num_padded_tokens)
         for f in engine.facts(StepDispatched)
-        if f.mode == "FULL"
+        if f.mode != "NONE"
     }
     assert engine.facts(BlockEvicted)
     assert any(tokens < padded for tokens, padded in dispatched), dispatched
+    assert {"FULL", "PIECEWISE"} <= {f.mode for f in engine.facts(StepDispatched)}
     assert engine.runner.compared == len(engine.facts(GraphReplayed)) > 8
     for key, request in engine.requests.items():
         assert outputs[key] == plain_greedy(model, request.all_token_ids[:-8], 8)
@@ -132,7 +132,7 @@ def test_replays_equal_the_padded_forward_in_other_dtypes(dtype: torch.dtype) ->
     for i in range(3):
         engine.add(f"r{i}", [5 + i, 6, 7], max_tokens=6)
     engine.run()
-    assert engine.runner.compared == 5
+    assert engine.runner.compared == 6  # the prompts in pieces, then decodes
     assert engine.runner.kv_cache.layers[0].data.dtype is dtype
 
 
@@ -151,8 +151,10 @@ def test_engines_with_other_pools_share_a_list() -> None:
             if engine.core.has_work():
                 engine.core.step_phase()  # another's replay comes before this one's sampling
     told = [engine.facts(GraphCaptured) for engine in engines]
-    assert [[f.shared for f in facts] for facts in told] == [[False], [True], [True]]
-    assert len({id(engine.runner.graphs.by_size[4]) for engine in engines}) == 1
+    assert [[(f.mode, f.size, f.shared) for f in facts] for facts in told] == [
+        [("PIECEWISE", 16, shared), ("FULL", 4, shared)] for shared in (False, True, True)
+    ]
+    assert len({id(engine.runner.graphs) for engine in engines}) == 1
     for engine in engines:
         for key, prompt in prompts.items():
             assert engine.requests[key].output_token_ids == plain_greedy(model, prompt, 9)
@@ -189,7 +191,8 @@ def test_an_abort_around_a_replay_leaves_the_others_alone(phase: Phase) -> None:
     engine.until(phase)
     engine.core.abort_requests(["r1"])
     outputs = engine.run()
-    sizes = [(f.num_tokens, f.num_padded_tokens) for f in engine.facts(GraphReplayed)]
+    replayed = [f for f in engine.facts(GraphReplayed) if f.mode == "FULL"]
+    sizes = [(f.num_tokens, f.num_padded_tokens) for f in replayed]
     assert sizes[0] == ((2, 2) if phase is Phase.EXECUTE else (3, 4))
     for key in ("r0", "r2"):
         assert outputs[key] == plain_greedy(model, engine.requests[key].all_token_ids[:4], 6)
@@ -216,7 +219,7 @@ def test_no_module_is_called_during_a_replay() -> None:
     with counted_modules() as calls:
         engine.core.step()
     assert engine.facts(StepDispatched)[-1] == StepDispatched("FULL", 3, 4)
-    assert calls == []
+    assert calls == ["LlamaForCausalLM", "LlamaModel", "Linear"]  # the head, and what calls it
     eager = decoding(tiny("llama"), 3, enforce_eager=True)
     with counted_modules() as calls:
         eager.core.step()
@@ -290,8 +293,9 @@ def test_a_capture_writes_to_nothing_but_block_0() -> None:
         layer.data.uniform_(-1, 1)
     before = [layer.data.clone() for layer in cache.layers]
     graphs = CapturedGraphs.of(model, cache)
-    for size in CAPTURE_SIZES:
-        graphs.capture(size, model, cache)
+    for mode in (CudagraphMode.FULL, CudagraphMode.PIECEWISE):
+        for size in (1, 4, 8):
+            graphs.capture(GraphKey(mode, size), model, cache)
     for layer, content in zip(cache.layers, before, strict=True):
         assert torch.equal(layer.data[:, 1:], content[:, 1:])
         assert not torch.equal(layer.data[:, 0], content[:, 0])
@@ -353,7 +357,7 @@ def test_a_model_that_is_no_list_runs_eagerly_and_says_why(look: Any, message: s
 
     capturing = False
     layers[1].mlp = Peeking(inner, only_in_captures)
-    original = captured_module.capture
+    original = CapturedGraphs.capture
 
     def capture(*arguments: Any) -> Any:
         nonlocal capturing
@@ -364,7 +368,7 @@ def test_a_model_that_is_no_list_runs_eagerly_and_says_why(look: Any, message: s
             capturing = False
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(captured_module, "capture", capture)
+        patch.setattr(CapturedGraphs, "capture", capture)
         outputs = engine.run()
     layers[1].mlp = inner
     modes = [(f.mode, f.num_padded_tokens) for f in engine.facts(StepDispatched)]
@@ -384,7 +388,7 @@ def test_why_a_capture_failed_is_told_in_one_line() -> None:
 
     engine = decoding(fresh_llama(), 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(captured_module, "capture", fail)
+        patch.setattr(captured_module, "Recording", fail)
         engine.run()
     reason = engine.events(StepDispatched)[-1].reason
     assert reason == CannotCapture("RuntimeError: no memory")
@@ -396,7 +400,7 @@ def test_a_forward_that_changes_what_outlives_it_is_refused() -> None:
     inner.mlp.count = torch.zeros(())
     inner.mlp.register_forward_pre_hook(lambda module, _: (module.count.add_(1), None)[1])
     engine = decoding(model, 1)
-    assert engine.events(StepDispatched)[-1].reason == PrefillInBatch(4)
+    assert engine.events(StepDispatched)[-1].reason == NotUniformDecode(1, 1, 4)
     engine.core.step()
     reason = engine.events(StepDispatched)[-1].reason
     assert isinstance(reason, CannotCapture) and "outlive" in reason.message
@@ -411,21 +415,6 @@ def test_graphs_go_with_their_model() -> None:
     assert len(captured_module._graphs) < count
 
 
-# --- dispatch ------------------------------------------------------------------------------------
-
-
-def test_the_smallest_size_that_fits_is_taken() -> None:
-    dispatcher = CudagraphDispatcher(EngineConfig(), CapturedGraphs())
-    sizes = {n: dispatcher.dispatch(BatchDescriptor.of((1,) * n)) for n in range(1, 10)}
-    taken = {n: (d.mode, d.num_padded_tokens) for n, d in sizes.items()}
-    expected = {1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 6: 8, 7: 8, 8: 8}
-    assert taken == {n: ("FULL", size) for n, size in expected.items()} | {9: ("NONE", 9)}
-    assert sizes[9].reason == AboveLargestSize(9, 8)
-    assert dispatcher.dispatch(BatchDescriptor.of((1, 3))).reason == PrefillInBatch(3)
-    eager = CudagraphDispatcher(EngineConfig(enforce_eager=True), CapturedGraphs())
-    assert eager.dispatch(BatchDescriptor.of((1,))).reason == EnforceEager()
-
-
 # --- the log -------------------------------------------------------------------------------------
 
 
@@ -436,29 +425,35 @@ def test_the_log_of_a_capture_and_its_replays() -> None:
     facts = capture.facts
     assert (facts.size, facts.shared, capture.phase) == (4, False, Phase.EXECUTE)
     assert capture.duration_us > facts.eager_us > 0 and facts.replay_us > 0
+    assert (facts.mode, facts.backend, facts.pieces) == ("FULL", "recorded list", 1)
     assert facts.num_bytes > 0
+    assert facts.buffer_names == ("input_ids", "positions", "results", "hidden_states")
+    assert facts.buffer_holds[0] == "int64[1,4]"
     assert (facts.first_layers[0], facts.kinds[0]) == (-1, "embed")
     assert (0, 2, "attention", "paged_attention") in zip(
         facts.first_layers, facts.last_layers, facts.kinds, facts.operations, strict=True
     )
     replays, forwards = engine.events(GraphReplayed), engine.events(ForwardRun)[1:]
-    assert [e.facts for e in replays] == [GraphReplayed(3, 4, facts.replayed)] * 3
+    assert [e.facts for e in replays] == [GraphReplayed("FULL", 3, 4, 1, facts.replayed)] * 3
     assert [e.duration_us for e in replays] == [e.duration_us for e in forwards]
     for forward, times in zip(forwards, engine.facts(ModulesTimed)[1:], strict=True):
         assert sum(times.durations_us) == pytest.approx(forward.duration_us, abs=1.0)
         assert dict(zip(times.kinds, times.calls, strict=True))["mlp"] == 3
     assert engine.trace.state() == engine.core.state()
-    assert engine.core.state()["graphs"]["4"]["replayed"] == facts.replayed
+    assert engine.core.state()["graphs"]["FULL 4"]["replayed"] == facts.replayed
 
 
 def test_layers_that_do_the_same_are_listed_once() -> None:
     def layer(index: int, *names: str) -> list[Span]:
-        return [Span(index, "norm", ("mul",)), Span(index, "mlp", names)]
+        return [span(index, "norm", "mul"), span(index, "mlp", *names)]
 
-    spans = [Span(-1, "embed", ("embedding",)), *layer(0, "mm"), *layer(1, "mm")]
-    spans += [*layer(2, "mm", "add"), *layer(3, "mm"), Span(-1, "lm_head", ("mm",))]
+    def span(layer: int, kind: str, *names: str) -> Span:
+        return Span(layer, kind, names, ("float32[2]",) * len(names))
+
+    spans = [span(-1, "embed", "embedding"), *layer(0, "mm"), *layer(1, "mm")]
+    spans += [*layer(2, "mm", "add"), *layer(3, "mm"), span(-1, "lm_head", "mm")]
     found = OperationList.of(spans, recorded=20, folded=1, views=2)
-    assert list(zip(*found[4:], strict=True)) == [
+    assert list(zip(*found[4:-1], strict=True)) == [
         (-1, -1, "embed", "embedding"),
         (0, 1, "norm", "mul"),
         (0, 1, "mlp", "mm"),
@@ -469,6 +464,7 @@ def test_layers_that_do_the_same_are_listed_once() -> None:
         (-1, -1, "lm_head", "mm"),
     ]
     assert found.replayed == 11
+    assert found.results[4] == "float32[2] float32[2]"
 
 
 # --- memory --------------------------------------------------------------------------------------

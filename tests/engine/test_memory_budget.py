@@ -11,7 +11,6 @@ import torch
 from engine import memory_budget, profile_run
 from engine.async_llm import AsyncLLM
 from engine.config import ConfigError, EngineConfig, SamplingParams
-from engine.cuda_graph import CAPTURE_SIZES
 from engine.cuda_graph.captured import CapturedGraphs
 from engine.events import CacheLimitsLength, Event, MemorySized
 from engine.forward import ModelInputs
@@ -52,7 +51,7 @@ def error(model: LoadedModel, share: int = 1, **config: Any) -> str:
 
 
 def kind(tokens: int, requests: int = 8) -> Kind:
-    return Kind(Batch(tokens, requests), 16, torch.float32, True, "torch")
+    return Kind(Batch(tokens, requests), 16, torch.float32, (), "torch")
 
 
 # --- the measurement ---------------------------------------------------------------------------
@@ -128,14 +127,14 @@ def test_what_was_measured_is_known(
 def test_graphs_take_what_was_estimated(tiny_model: LoadedModel) -> None:
     spec = KVCacheSpec.of(tiny_model, 16)
     pool = KVCache(spec, 1, tiny_model.model.device)
-    sizes = tuple(sorted(CAPTURE_SIZES, reverse=True))
-    estimate = profile_run.graph_bytes(tiny_model, pool, sizes)
+    keys = profile_run.graph_keys(EngineConfig())
+    assert keys[0].size == 16 and keys[-1].size == 1
+    estimate = profile_run.graph_bytes(tiny_model, pool, keys)
     graphs = CapturedGraphs.of(tiny_model, pool)
-    for size in sizes:
-        if size not in graphs.by_size:
-            graphs.capture(size, tiny_model, pool)
-    captured = sum(graphs.by_size[size].graph.num_bytes for size in sizes)
-    assert estimate == pytest.approx(captured, rel=0.02)
+    for key in keys:
+        if key not in graphs.by_key:
+            graphs.capture(key, tiny_model, pool)
+    assert estimate == max(graphs.by_key[key].graph.num_bytes for key in keys)
     assert profile_run.graph_bytes(tiny_model, pool, ()) == 0
 
 

@@ -26,9 +26,9 @@ from engine.events import (
     InputsPrepared,
     KVWritten,
     ModulesTimed,
+    NotUniformDecode,
     PagesRead,
     Phase,
-    PrefillInBatch,
     PrefixLookedUp,
     RequestPreempted,
     StepDispatched,
@@ -430,7 +430,7 @@ def test_engines_take_turns_with_one_model() -> None:
 
 def test_a_failed_forward_leaves_model_and_timer_usable(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny("llama")
-    engine = Engine(model)
+    engine = Engine(model, enforce_eager=True)
     engine.add("a", [5, 6, 7])
     engine.until(Phase.EXECUTE)
     monkeypatch.setattr(model.model.model.layers[1].mlp, "forward", lambda x: 1 / 0)
@@ -482,8 +482,8 @@ def test_the_facts_of_a_mixed_step() -> None:
         slot_mapping=(table_a[0] * 4 + 3, *slot[:5]),
     )
     assert last(BlockTablesUpdated) == BlockTablesUpdated(("b",), 2)
-    assert last(StepDispatched) == StepDispatched("NONE", 6, 6)
-    assert engine.events(StepDispatched)[-1].reason == PrefillInBatch(5)
+    assert last(StepDispatched) == StepDispatched("PIECEWISE", 6, 8)
+    assert engine.events(StepDispatched)[-1].reason == NotUniformDecode(1, 1, 5)
     assert last(ForwardRun) == ForwardRun(6, 2, 3)
     assert last(WeightsRead) == WeightsRead(model.weight_bytes)
     assert last(AttentionRun) == AttentionRun("torch", 3, 6)
@@ -584,7 +584,7 @@ def test_what_a_failed_forward_left_on_the_timer_is_forgotten() -> None:
 
 def test_the_pool_is_on_the_model_s_device() -> None:
     runner = Engine(tiny("llama")).runner
-    assert {layer.device for layer in runner.kv_cache.layers} == {torch.device("cpu")}
+    assert {layer.data.device for layer in runner.kv_cache.layers} == {torch.device("cpu")}
 
 
 # --- log-probabilities -------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from engine.config import EngineConfig, SpeculativeConfig
 
-Kind = Literal["whole", "number", "switch", "choice"]
+Kind = Literal["whole", "number", "switch", "choice", "list"]
 
 _DRAFTER = "speculative_config"  # a table of settings, each a field here; no method: none of it
 _METHOD = f"{_DRAFTER}.method"
@@ -37,7 +37,13 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "scheduler_reserve_full_isl",
         "async_scheduling",
     ),
-    "Execution": ("dtype", "kv_cache_dtype", "attention_backend", "seed", "enforce_eager"),
+    "Execution": ("dtype", "kv_cache_dtype", "attention_backend", "seed"),
+    "Graphs": (
+        "enforce_eager",
+        "cudagraph_mode",
+        "cudagraph_capture_sizes",
+        "max_cudagraph_capture_size",
+    ),
     "Speculation": tuple(f"{_DRAFTER}.{name}" for name in SpeculativeConfig.model_fields),
 }
 
@@ -67,6 +73,11 @@ _HELP = {
     "int8_per_token_head also has a scale of 4 bytes for each token and KV head. float32 itself is "
     "there as auto, beside weights in float32. What the rounding does to a request is measured in "
     "the view Virtual KV Cache Allocation.",
+    "cudagraph_mode": "FULL: attention is inside of the graph. PIECEWISE: it runs between the "
+    "graph's pieces, over the batch as it is. The names with two parts tell decode batches from "
+    "all others.",
+    "cudagraph_capture_sizes": "Numbers with spaces between. A batch is padded to the next size; "
+    "one that is larger than the largest runs eagerly. Each is captured when it is first needed.",
     _METHOD: "The other methods need a second model, and none can be loaded here: the scheduler "
     "alone knows what they take (`python -m engine.conformance`).",
 }
@@ -75,11 +86,16 @@ _HELP = {
 # What stands in an empty field.
 _EMPTY = {
     "kv_cache_memory_bytes": "by utilization",
+    "cudagraph_capture_sizes": "by vLLM's rule",
+    "max_cudagraph_capture_size": "by vLLM's rule",
     _METHOD: "off",
     f"{_DRAFTER}.num_speculative_tokens": "none",
     f"{_DRAFTER}.prompt_lookup_min": "as the other, or 5",
     f"{_DRAFTER}.prompt_lookup_max": "as the other, or 5",
 }
+
+
+_LISTS = ("cudagraph_capture_sizes",)  # fields of text that are lists as settings
 
 
 @dataclass(frozen=True)
@@ -111,6 +127,7 @@ def form_values(config: EngineConfig) -> dict[str, Any]:
     values = config.model_dump()
     table = values.pop(_DRAFTER) or {}
     names = SpeculativeConfig.model_fields
+    values |= {name: as_text(value) for name, value in values.items() if isinstance(value, tuple)}
     return values | {f"{_DRAFTER}.{name}": table.get(name) for name in names}
 
 
@@ -119,7 +136,14 @@ def form_settings(values: dict[str, Any]) -> dict[str, Any]:
     prefix = f"{_DRAFTER}."
     table = {name.removeprefix(prefix): v for name, v in values.items() if name.startswith(prefix)}
     settings = {name: value for name, value in values.items() if not name.startswith(prefix)}
+    for name in _LISTS:
+        settings[name] = str(settings[name]).split() if settings.get(name) else None
     return settings | {_DRAFTER: without_gaps(table) if table["method"] else None}
+
+
+def as_text(items: tuple[int, ...]) -> str:
+    """Return a list as its field holds it."""
+    return " ".join(map(str, items))
 
 
 def _setting(name: str) -> Setting:
@@ -151,6 +175,8 @@ def _kind(annotation: Any) -> tuple[Kind, tuple[str, ...], bool]:
         return kind, choices, True
     if get_origin(annotation) is Literal:
         return "choice", tuple(str(choice) for choice in get_args(annotation)), False
+    if get_origin(annotation) is tuple:
+        return "list", (), False
     kinds: dict[Any, Kind] = {bool: "switch", int: "whole", float: "number"}
     return kinds[annotation], (), False
 

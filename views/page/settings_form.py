@@ -125,6 +125,8 @@ def _field(shown: Fields, setting: Setting) -> None:
             st.number_input(
                 label, value=first, step=1, key=key, placeholder=placeholder, help=setting.help
             )
+        case "list":
+            st.text_input(label, first, key=key, placeholder=setting.empty, help=setting.help)
         case "number":
             st.number_input(label, value=first, step=0.01, format="%g", key=key, help=setting.help)
 

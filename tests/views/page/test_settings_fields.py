@@ -29,6 +29,7 @@ def test_kinds_follow_the_types() -> None:
     assert by_name["max_model_len"].kind == "whole" and by_name["max_model_len"].optional
     assert by_name["watermark"].kind == "number"
     assert by_name["enforce_eager"].kind == "switch"
+    assert by_name["cudagraph_capture_sizes"].kind == "list"
     assert by_name["scheduling_policy"].choices == ("fcfs", "priority")
     assert all(setting.description for setting in by_name.values())
     assert "--num-gpu-blocks-override" in str(by_name["num_gpu_blocks"].help)
@@ -57,6 +58,16 @@ def test_a_table_of_settings_is_there_and_back(drafter: SpeculativeConfig | None
     values = form_values(config)
     assert not any(isinstance(value, dict) for value in values.values())
     assert EngineConfig.parse(form_settings(values)) == config
+
+
+def test_a_list_is_a_field_of_text() -> None:
+    config = EngineConfig(cudagraph_capture_sizes=(1, 2, 4))
+    values = form_values(config)
+    assert values["cudagraph_capture_sizes"] == "1 2 4"
+    assert EngineConfig.parse(form_settings(values)) == config
+    assert (
+        form_settings(values | {"cudagraph_capture_sizes": ""})["cudagraph_capture_sizes"] is None
+    )
 
 
 def test_without_a_method_the_rest_of_its_table_says_nothing() -> None:

@@ -22,8 +22,8 @@ const ABOUT = {
     "Executes a step: it flattens the scheduled tokens of all requests into one batch, runs the model over it, keeps the logits, and then samples a token for each request whose known tokens are all computed.",
   ],
   "cuda-graph": [
-    "Chooses how the forward runs: by replaying a graph captured for a batch size, with padding up to that size, or eagerly, one operation after the other. On a CPU a graph is a list of operations, recorded in one forward and run again without the model's modules; its reasons stand in the log.",
-    "In vLLM 0.26.0 the default, FULL_AND_PIECEWISE, replays a full graph for a uniform decode batch and a piecewise one, with attention left out, otherwise. Preparing inputs and padding remain as costs.",
+    "Chooses how the forward runs: by replaying a graph captured for a batch size, with padding up to that size, or eagerly, one operation after the other. On a CPU a graph is a list of operations, recorded in one forward and run again without the decoder's modules; its reasons stand in the log.",
+    "The default, FULL_AND_PIECEWISE as in vLLM 0.26.0, replays a full graph for a uniform decode batch and a piecewise one, with attention left out, otherwise. Preparing inputs and padding remain as costs.",
   ],
   "paged-attn": [
     "Attention that reads K and V through block tables, so that a request's blocks may lie anywhere in the pool. Prefill and decode both write through a slot mapping.",

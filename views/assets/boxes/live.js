@@ -291,7 +291,9 @@ function batchLine(batch, total) {
  * @type {Record<string, string>}
  */
 const EAGER_BECAUSE = {
-  prefill_in_batch: "prefill in batch",
+  not_uniform_decode: "no decode batch",
+  above_largest_decode_size: "above largest",
+  mode_for_any_batch: "as configured",
   above_largest_size: "above largest",
   enforce_eager: "as configured",
   cannot_capture: "cannot capture",

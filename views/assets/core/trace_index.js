@@ -123,7 +123,7 @@ export class TraceIndex {
     this.overlaps = store.overlaps;
     /** @type {Run[]} where steps overlap, all their phases in the order of their ends */
     this.runs = [];
-    /** @type {Map<number, {i: number, us: number}[]>} replays of each size of graph */
+    /** @type {Map<string, {i: number, us: number}[]>} replays of each graph, by mode and size */
     this.replays = new Map();
     /** @type {{i: number, mode: string}[]} */
     this.modes = [{ i: -1, mode: store.header?.state?.engine?.mode ?? "paused" }];
@@ -346,7 +346,8 @@ function takeBack(index, row, event, i) {
 /** @type {Record<string, (index: TraceIndex, event: EventRecord, i: number) => void>} */
 const TAKE = {
   graph_replayed(index, event, i) {
-    push(index.replays, event.facts.num_padded_tokens, { i, us: event.duration_us ?? 0 });
+    const { mode, num_padded_tokens: size } = event.facts;
+    push(index.replays, `${mode} ${size}`, { i, us: event.duration_us ?? 0 });
   },
   forward_run(index, event, i) {
     const step = index.step(event.step);

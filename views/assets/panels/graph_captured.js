@@ -9,7 +9,7 @@ import { kindMark } from "./graph_times.js";
 
 const LIST_HOW = "graph_captured";
 const COLUMNS = [
-  "rows",
+  "graph",
   "recorded",
   "replayed",
   "folded",
@@ -53,7 +53,7 @@ export class CapturedGraphs {
 
   /** @param {CapturedSize} shown */
   drawList(shown) {
-    const key = `${shown.size} ${shown.replayed}`;
+    const key = `${shown.key} ${shown.replayed}`;
     if (key === this.listKey) return;
     this.listKey = key;
     this.summary.replaceChildren(
@@ -75,7 +75,7 @@ function introduction({ graphs, enforceEager, device }) {
       : "On a CPU a graph is a list: the operations of one forward, recorded once and run again " +
         "without the model's modules. A GPU launches such a list at once, as a CUDA graph.";
   if (graphs.sizes.length) return [what];
-  return ["None yet: a size is captured when a decode batch first needs it. ", what];
+  return ["None yet: each is captured when a batch first needs it. ", what];
 }
 
 /** @param {CapturedSize[]} sizes @param {string} device */
@@ -92,7 +92,7 @@ function sizesTable(sizes, device) {
 /** @param {CapturedSize} item @param {string} device */
 function sizeRow(item, device) {
   const where = device === "cpu" || device === "" ? "the CPU" : device;
-  const once = `the quicker of two, right after the capture, on ${where}`;
+  const once = `right after the capture, on ${where}`;
   const cells = [
     truth("measured", LIST_HOW, count(item.recorded)),
     truth("measured", LIST_HOW, count(item.replayed)),
@@ -104,7 +104,7 @@ function sizeRow(item, device) {
     truth("derived", "eager ÷ replay", `${(item.eagerUs / item.replayUs).toFixed(2)} ×`),
     runsCell(item, where),
   ];
-  const rows = item.taken ? `${item.size}, taken now` : String(item.size);
+  const rows = item.taken ? `${item.key}, taken now` : item.key;
   return el(
     "tr",
     item.taken ? { class: "is-taken" } : {},

@@ -6,14 +6,6 @@ import { capital, count, micros, plural } from "../words/format.js";
 
 /** @import { Model } from "./graph_model.js" */
 
-const VLLM_HOW = "the default of vLLM 0.26.0, FULL_AND_PIECEWISE; not measured in this engine";
-
-/** Why this engine runs eagerly -> what vLLM would do with such a batch. */
-/** @type {Record<string, string>} */
-const IN_VLLM = {
-  prefill_in_batch: "vLLM's default would replay a piecewise graph here, attention left out",
-};
-
 /** @param {Model} data @returns {HTMLElement[]} */
 export function dispatchParts(data) {
   const { dispatch } = data;
@@ -38,40 +30,41 @@ export function dispatchParts(data) {
     batchWords(dispatch),
     ...graphWords(data),
   ];
-  const elsewhere = dispatch.eager ? IN_VLLM[dispatch.code] : undefined;
-  if (elsewhere) {
-    parts.push(el("p", { class: "gbp-more" }, truth("illustrative", VLLM_HOW, elsewhere), "."));
-  }
   return parts;
 }
 
 /** What was asked for, what was taken, and what came of it. @param {Model} data */
 function graphWords({ dispatch, replay, captured }) {
   if (!dispatch || dispatch.eager) return [];
-  const { tokens, padding } = dispatch;
+  const { mode, tokens, padding } = dispatch;
   const words = [
     truth("measured", "step_dispatched", `${plural(tokens, "row")} asked for`),
     ", ",
-    truth("measured", "step_dispatched", `the graph of ${tokens + padding} taken`),
-    padding > 0 ? ": what fills it up writes to block 0, and nobody reads its result." : ".",
+    truth("measured", "step_dispatched", `the ${mode} graph of ${tokens + padding} taken`),
+    padding === 0
+      ? "."
+      : mode === "FULL"
+        ? ": what fills it up writes to block 0, and nobody reads its result."
+        : ": attention runs without what fills it up, and nobody reads that.",
   ];
   const parts = [el("p", { class: "gbp-more" }, ...words)];
   if (captured) parts.push(el("p", { class: "gbp-more" }, capturedWords(captured), "."));
   if (replay) {
     const operations = plural(replay.operations, "operation");
     const time = replay.us === undefined ? "" : ` in ${micros(replay.us)}`;
-    const what = truth("measured", "graph_replayed", `${operations}${time}`);
+    const pieces = replay.pieces > 1 ? ` in ${plural(replay.pieces, "piece")}` : "";
+    const what = truth("measured", "graph_replayed", `${operations}${pieces}${time}`);
     parts.push(el("p", { class: "gbp-more" }, "Replayed: ", what, "."));
   }
   return parts;
 }
 
 /** @param {NonNullable<Model["captured"]>} captured */
-function capturedWords({ size, shared, us }) {
+function capturedWords({ mode, size, shared, us }) {
   const time = us === undefined ? "" : ` in ${micros(us)}`;
   const text = shared
-    ? `The graph of ${size} was there already: engines of one model share them`
-    : `The graph of ${size} was captured in this step${time}`;
+    ? `The ${mode} graph of ${size} was there already: engines of one model share them`
+    : `The ${mode} graph of ${size} was captured in this step${time}`;
   return truth("measured", "graph_captured", text);
 }
 

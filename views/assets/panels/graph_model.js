@@ -62,7 +62,8 @@ export function sentence(store) {
  * @typedef {{kind: string, calls: number, us: number}} ModuleTime
  * @typedef {{first: number, last: number, rows: {kind: string, operations: string[]}[]}}
  *   OperationBlock operations of each of the layers `first` to `last`; -1 outside of them
- * @typedef {{size: number, taken: boolean, recorded: number, replayed: number, folded: number,
+ * @typedef {{key: string, mode: string, size: number, backend: string, pieces: number,
+ *   taken: boolean, recorded: number, replayed: number, folded: number,
  *   views: number, bytes: number, eagerUs: number, replayUs: number, blocks: OperationBlock[],
  *   runs: number, medianUs: number}} CapturedSize
  * @typedef {{request: string, blocks: number[], num_tokens: number, num_bytes: number,
@@ -89,13 +90,15 @@ function dispatchOf(event, batch) {
 /** @param {EventRecord | undefined} event */
 function replayOf(event) {
   if (!event) return null;
-  return { operations: event.facts.operations, us: event.duration_us };
+  const { mode, operations, pieces } = event.facts;
+  return { mode, operations, pieces, us: event.duration_us };
 }
 
 /** What this step captured, or used for the first time. @param {EventRecord | undefined} event */
 function capturedOf(event) {
   if (!event) return null;
-  return { size: event.facts.size, shared: event.facts.shared, us: event.duration_us };
+  const { mode, size, shared } = event.facts;
+  return { mode, size, shared, us: event.duration_us };
 }
 
 /**
@@ -104,12 +107,18 @@ function capturedOf(event) {
  */
 function graphsOf(store, index, dispatch) {
   const taken =
-    dispatch && dispatch.facts.mode !== "NONE" ? dispatch.facts.num_padded_tokens : null;
+    dispatch && dispatch.facts.mode !== "NONE"
+      ? `${dispatch.facts.mode} ${dispatch.facts.num_padded_tokens}`
+      : null;
   /** @type {CapturedSize[]} */
   const sizes = Object.values(store.state?.graphs ?? {})
     .map((record) => ({
+      key: `${record.mode} ${record.size}`,
+      mode: record.mode,
       size: record.size,
-      taken: record.size === taken,
+      backend: record.backend,
+      pieces: record.pieces,
+      taken: `${record.mode} ${record.size}` === taken,
       recorded: record.recorded,
       replayed: record.replayed,
       folded: record.folded,
@@ -118,9 +127,9 @@ function graphsOf(store, index, dispatch) {
       eagerUs: record.eager_us,
       replayUs: record.replay_us,
       blocks: operationBlocks(record),
-      ...replaysSoFar(index, record.size, store.cursor),
+      ...replaysSoFar(index, `${record.mode} ${record.size}`, store.cursor),
     }))
-    .sort((a, b) => a.size - b.size);
+    .sort((a, b) => a.mode.localeCompare(b.mode) || a.size - b.size);
   const shown = sizes.find((item) => item.taken) ?? sizes[sizes.length - 1] ?? null;
   return { sizes, shown };
 }
@@ -139,9 +148,9 @@ function operationBlocks(record) {
   return blocks;
 }
 
-/** @param {TraceIndex} index @param {number} size @param {number} cursor */
-function replaysSoFar(index, size, cursor) {
-  const all = index.replays.get(size) ?? [];
+/** @param {TraceIndex} index @param {string} key @param {number} cursor */
+function replaysSoFar(index, key, cursor) {
+  const all = index.replays.get(key) ?? [];
   const past = all.slice(0, atOrBefore(all.length, (k) => all[k].i, cursor) + 1);
   const times = past.map((item) => item.us).sort((a, b) => a - b);
   const middle = times.length >> 1;

@@ -64,7 +64,7 @@ const EVENT_LINES = {
   graph_captured: ({ facts: f, component }) => [
     line(
       "ours",
-      `Graph of ${plural(f.size, "row")} ${f.shared ? "taken over" : "captured"}: ` +
+      `${f.mode} graph of ${plural(f.size, "row")} ${f.shared ? "taken over" : "captured"}: ` +
         `${plural(f.recorded, "operation")}.`,
       component,
     ),

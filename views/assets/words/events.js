@@ -95,12 +95,15 @@ export const EVENT_PHRASES = {
         `${f.num_padded_tokens}${because(e.reason)}`,
   graph_captured: (f, e) =>
     (f.shared
-      ? `the graph of ${plural(f.size, "row")} is there already, captured for another engine`
-      : `a graph of ${plural(f.size, "row")} is captured${took(e)}`) +
-    `: ${plural(f.recorded, "operation")}, ${count(f.replayed)} of them to replay`,
+      ? `the ${f.mode} graph of ${plural(f.size, "row")} is there already, captured for another ` +
+        "engine"
+      : `a ${f.mode} graph of ${plural(f.size, "row")} is captured${took(e)}`) +
+    `: ${plural(f.recorded, "operation")}, ${count(f.replayed)} of them to replay` +
+    (f.pieces > 1 ? `, in ${plural(f.pieces, "piece")} with attention between` : ""),
   graph_replayed: (f, e) =>
-    `the graph of ${plural(f.num_padded_tokens, "row")} is replayed for ` +
-    `${plural(f.num_tokens, "token")}: ${plural(f.operations, "operation")}${took(e)}`,
+    `the ${f.mode} graph of ${plural(f.num_padded_tokens, "row")} is replayed for ` +
+    `${plural(f.num_tokens, "token")}: ${plural(f.operations, "operation")}` +
+    `${f.pieces > 1 ? ` in ${plural(f.pieces, "piece")}` : ""}${took(e)}`,
   forward_run: (f, e) =>
     `${plural(f.num_tokens, "token")} of ${plural(f.num_requests, "request")} went through ` +
     `${plural(f.num_layers, "layer")}${took(e)}`,

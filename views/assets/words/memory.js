@@ -18,8 +18,8 @@ const WEIGHTS_HOW =
 export function graphHow(f) {
   const [largest] = f.graph_sizes;
   return (
-    `an estimate: bytes of the graph of ${plural(largest, "row")}, measured, × ` +
-    `(${f.graph_sizes.join(" + ")}) ÷ ${largest}; each is captured when it is first needed`
+    `an estimate: bytes of the graph of ${plural(largest, "row")}, measured; all others lie in ` +
+    "the same memory, and each is captured when it is first needed"
   );
 }
 
@@ -63,12 +63,12 @@ function graphsPart(f, graphs) {
   if (f.graph_sizes.length)
     return { name: "graphs", bytes: f.graph_bytes, truth: "derived", how: graphHow(f) };
   const captured = Object.values(graphs ?? {});
-  const sum = captured.reduce((all, graph) => all + graph.num_bytes, 0);
-  const sizes = list(captured.map((graph) => count(graph.size)));
+  const most = captured.reduce((all, graph) => Math.max(all, graph.num_bytes), 0);
+  const sizes = list([...new Set(captured.map((graph) => count(graph.size)))]);
   const how = sizes
-    ? `static buffers of the graphs in use so far, of ${sizes} rows`
+    ? `static buffers of the graphs in use so far, of ${sizes} rows, all in one memory`
     : "no graph has been captured for this engine yet";
-  return { name: "graphs", bytes: sum, truth: "measured", how };
+  return { name: "graphs", bytes: most, truth: "measured", how };
 }
 
 /** What was divided, as a sentence. @param {any} f facts of memory_sized */

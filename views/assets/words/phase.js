@@ -50,9 +50,9 @@ const taken = (events) => {
 
 /** @param {EventRecord} event graph_captured */
 function capturedWords({ facts: f, duration_us: us }) {
-  if (f.shared) return `the graph of ${plural(f.size, "row")} was there already`;
+  if (f.shared) return `the ${f.mode} graph of ${plural(f.size, "row")} was there already`;
   const time = us === undefined ? "" : ` in ${micros(us)} (measured)`;
-  return `a graph of ${plural(f.size, "row")} was captured${time}`;
+  return `a ${f.mode} graph of ${plural(f.size, "row")} was captured${time}`;
 }
 
 /** @param {EventRecord} event forward_run */

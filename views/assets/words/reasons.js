@@ -71,13 +71,22 @@ export const REASON_PHRASES = {
   prompt_text_too_long: (r) =>
     `its text has ${plural(r.num_characters, "character")}, and with at most ` +
     `${r.longest_token} a token that leaves no room for one more token within ${r.max_model_len}`,
-  prefill_in_batch: (r) =>
-    `${does(r.prefill_tokens, "prefill token", "is", "are")} in the batch; ` +
-    "a full graph is for pure decode batches only",
+  uniform_decode: (r) =>
+    `each of the ${plural(r.num_requests, "request")} has ${plural(r.query_len, "row")}, as a ` +
+    "decode has, and full graphs are for such batches",
+  not_uniform_decode: (r) =>
+    `${does(r.num_tokens, "row", "belongs", "belong")} to ` +
+    `${plural(r.num_requests, "request")} that ${r.num_requests === 1 ? "has" : "have"} not ` +
+    `${r.query_len === 1 ? "one row" : plural(r.query_len, "row")} as a decode has, and full ` +
+    "graphs are for uniform decode batches",
+  mode_for_any_batch: (r) => `cudagraph_mode is ${r.mode}, which is for any batch`,
   above_largest_size: (r) =>
     `${does(r.batch, "token", "is", "are")} more than the largest captured size, ${r.largest}`,
+  above_largest_decode_size: (r) =>
+    `the next size above ${plural(r.batch, "row")} is more than all seats fill, and the largest ` +
+    `full graph has ${r.largest}`,
   enforce_eager: () => "the engine was told never to use a graph",
-  cannot_capture: (r) => `this model's forward can be no graph: ${r.message}`,
+  cannot_capture: (r) => `no graph of this batch can be had: ${r.message}`,
   cache_limits_length: (r) =>
     `the model knows ${plural(r.model_max_len, "position")}, and the cache holds ` +
     plural(r.holds, "token"),
