@@ -87,7 +87,7 @@ def text_of(trace: Trace) -> str:
     return "\n".join(trace.lines())
 
 
-def model_trace(model: LoadedModel, **settings: Any) -> Trace:
+def model_trace(model: LoadedModel, max_tokens: int = 5, **settings: Any) -> Trace:
     """Three requests on a real model: a shared prefix, a chunked prompt, decodes together."""
     defaults = {"num_gpu_blocks": 24, "max_num_batched_tokens": 48, "max_num_seqs": 3}
     config = EngineConfig(**{**defaults, **settings}).resolve(model.max_model_len)
@@ -114,7 +114,7 @@ def model_trace(model: LoadedModel, **settings: Any) -> Trace:
     shared = "A block holds sixteen tokens, and"
     for number, text in enumerate((f"{shared} no more.", f"{shared} then?", "<b>bold</b> " * 5)):
         ids = list(model.tokenizer(text)["input_ids"])
-        params = SamplingParams(max_tokens=5, temperature=0.0, ignore_eos=True)
+        params = SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=True)
         request = Request(f"r{number}", ids, params, model.eos_token_ids)
         stream = RequestStream(request.request_id, text, request.all_token_ids[:])
         outputs.add_request(request, "page", stream)
