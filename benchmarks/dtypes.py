@@ -1,4 +1,4 @@
-"""Dtypes: what 16 bits cost and save, and how often a text changes with its batch.
+"""Dtypes: what fewer bits cost, save and change, of all that is computed and of the KV cache alone.
 
 README.md, "dtypes", says which texts.
 """
@@ -17,6 +17,7 @@ from engine.model_loader.dtypes import in_dtype
 from engine.model_loader.fetch import DEFAULT_MODEL
 
 DTYPES = ("float32", "bfloat16", "float16")
+KV_DTYPES = ("auto", "bfloat16", "int8_per_token_head", "fp8_e4m3", "fp8_e5m2")
 PROMPTS = (
     "The capital of France is",
     "Once upon a time, in a small village,",
@@ -30,6 +31,7 @@ PROMPTS = (
 GREEDY = SamplingParams(temperature=0.0, max_tokens=32, ignore_eos=True)
 LONG_PROMPT = 128  # tokens
 LONG_PROMPTS, CONVERSIONS = 5, 5
+DECODES = 10
 
 
 def measure(effort: Effort) -> list[Figure]:
@@ -45,7 +47,7 @@ def measure(effort: Effort) -> list[Figure]:
             figures.append(conversion(model, config, effort.samples(CONVERSIONS)))
         figures.append(prefill(model, config, effort.samples(LONG_PROMPTS)))
         figures.append(changed_texts(model, config, prompts))
-    return figures
+    return figures + kv_figures(model, prompts, effort.samples(DECODES))
 
 
 def conversion(model: LoadedModel, config: EngineConfig, count: int) -> Figure:
@@ -84,6 +86,85 @@ def changed_texts(model: LoadedModel, config: EngineConfig, prompts: tuple[str, 
     changed = sum(one != other for one, other in zip(alone, together, strict=True))
     name = f"{config.dtype}, texts of {len(prompts)} that change in a batch"
     return figure(name, "", [float(changed)])
+
+
+# --- the KV cache alone ------------------------------------------------------------------------
+
+
+def kv_figures(model: LoadedModel, prompts: tuple[str, ...], count: int) -> list[Figure]:
+    """Each dtype of the KV cache beside fp32 weights."""
+    engines = {
+        name: AsyncLLM(
+            model,
+            EngineConfig.parse(
+                {
+                    "kv_cache_dtype": name,
+                    "num_gpu_blocks": 128,
+                    "max_num_batched_tokens": len(PROMPTS) * LONG_PROMPT,
+                    "enable_prefix_caching": False,
+                }
+            ),
+        )
+        for name in KV_DTYPES
+    }
+    slower = decode_ratios(model, engines, len(prompts), count)
+    figures = []
+    for name, llm in engines.items():
+        kv_cache = llm.core.runner.kv_cache  # type: ignore[attr-defined]
+        size = kv_cache.num_bytes / (llm.config.num_gpu_blocks * llm.config.block_size)
+        label = "float32" if name == "auto" else name
+        figures.append(figure(f"KV in {label}, bytes of the pool a token", "B", [size]))
+        if name != "auto":
+            ratio = f"KV in {label}, a decode step against KV in float32"
+            figures.append(figure(ratio, "x", slower[name]))
+        figures += errors(llm, label, prompts)
+        close(llm)
+    return figures
+
+
+def decode_ratios(
+    model: LoadedModel, engines: dict[str, AsyncLLM], requests: int, count: int
+) -> dict[str, list[float]]:
+    """A step over requests of more than LONG_PROMPT tokens each, the engines by turns."""
+    params = SamplingParams(temperature=0.0, max_tokens=count + 2, ignore_eos=True)
+    prompt = [3 + i % (model.vocab_size - 3) for i in range(LONG_PROMPT)]
+    for llm in engines.values():
+        llm.submit_many([Submission(prompt, params)] * requests)
+        llm.step()  # computes the prompts
+        llm.step()  # and the first decode captures its graph
+    ratios: dict[str, list[float]] = {name: [] for name in engines}
+    for _ in range(count):
+        times = {name: timed_step(llm) for name, llm in engines.items()}
+        for name, seconds in times.items():
+            ratios[name].append(seconds / times["auto"])
+    return ratios
+
+
+def timed_step(llm: AsyncLLM) -> float:
+    """Seconds of a step."""
+    began = time.perf_counter()
+    llm.step()
+    return time.perf_counter() - began
+
+
+def errors(llm: AsyncLLM, label: str, prompts: tuple[str, ...]) -> list[Figure]:
+    """How far off K and V are, and whose text is not that of fp32; all in one batch."""
+    written = GREEDY.max_tokens
+    params = GREEDY.model_copy(
+        update={"max_tokens": written + 1}
+    )  # they still run, and hold blocks
+    streams = llm.submit_many([Submission(prompt, params) for prompt in prompts])
+    for _ in range(written):
+        llm.step()
+    found = [each for s in streams if (each := llm.compare_kv(s.request_id)) is not None]
+    changed = sum(each.differs_at >= 0 for each in found)
+    layers = [each for one in found for each in one.key_errors]
+    values = [each for one in found for each in one.value_errors]
+    return [
+        figure(f"KV in {label}, relative error of K by layer", "%", [100 * e for e in layers]),
+        figure(f"KV in {label}, relative error of V by layer", "%", [100 * e for e in values]),
+        figure(f"KV in {label}, texts of {len(found)} that are not fp32's", "", [float(changed)]),
+    ]
 
 
 def tokens(llm: AsyncLLM, prompts: list[str]) -> list[list[int]]:

@@ -45,6 +45,8 @@ COMPONENT_CODE: dict[str, tuple[Code, ...]] = {
     "physical-vram": (
         Code("engine/kv_cache.py", "KVCache"),
         Code("engine/memory_budget.py", "size_memory"),
+        Code("engine/kv_quantization.py", "quantize"),
+        Code("engine/kv_error.py", "compare_kv"),
     ),
     "shared-gqa": (Code("engine/kv_cache.py", "KVCacheSpec"),),
 }
