@@ -62,6 +62,7 @@ class Fits(NamedTuple):
     needs: int
     free: int
     watermark: int  # must stay free beside them
+    lookahead: int = 0  # slots among them that no token of this step takes: the drafter's
 
 
 class DoesNotFit(NamedTuple):
@@ -70,6 +71,7 @@ class DoesNotFit(NamedTuple):
     needs: int
     free: int
     watermark: int
+    lookahead: int = 0
 
 
 class PreemptedThisStep(NamedTuple):

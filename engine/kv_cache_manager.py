@@ -43,7 +43,7 @@ class KVCacheManager:
         drafter = config.speculative_config
         self.num_lookahead_tokens = drafter.num_lookahead_tokens if drafter else 0
         self.gives_up_last_hit = drafter is not None and drafter.method == "eagle"
-        self.max_model_len = config.max_model_len
+        self.max_model_len = config.max_model_len or 0
         self.watermark_blocks = int(config.watermark * config.num_gpu_blocks)
         self.trace = trace
         self.block_pool = BlockPool(config.num_gpu_blocks, trace)
@@ -120,7 +120,8 @@ class KVCacheManager:
         """
         held = len(self.req_to_blocks.get(request.request_id, ())) + len(hits)
         num_tokens = request.num_computed_tokens + len(hits) * self.block_size + num_new_tokens
-        needs = -(-self._with_lookahead(num_tokens) // self.block_size) - held
+        lookahead = self._lookahead_beyond(num_tokens)
+        needs = -(-(num_tokens + lookahead) // self.block_size) - held
         new_blocks: list[KVCacheBlock] = []
         if needs > 0 or reserve:
             most = max(needs, -(-reserve // self.block_size) - held)
@@ -128,22 +129,23 @@ class KVCacheManager:
             most += sum(block.ref_cnt == 0 for block in hits)
             free = self.block_pool.get_num_free_blocks()
             if most + watermark_blocks > free:
-                shortage = DoesNotFit(most, free, watermark_blocks)
+                shortage = DoesNotFit(most, free, watermark_blocks, lookahead)
                 self.trace.event(AllocationFailed(request.request_id), shortage)
                 return shortage
             if hits:
                 self._take_hits(request, hits)
             if needs > 0:
-                new_blocks = self._take_new(request, needs, Fits(most, free, watermark_blocks))
+                fits = Fits(most, free, watermark_blocks, lookahead)
+                new_blocks = self._take_new(request, needs, fits)
         if self.enable_caching:
             self.cache_blocks(request, min(num_tokens, request.num_tokens))
         return new_blocks
 
-    def _with_lookahead(self, num_tokens: int) -> int:
-        """Slots for so many tokens, and those into which the drafter will write its own."""
-        if not self.num_lookahead_tokens or self.max_model_len is None:
-            return num_tokens
-        return min(num_tokens + self.num_lookahead_tokens, self.max_model_len)
+    def _lookahead_beyond(self, num_tokens: int) -> int:
+        """Slots behind so many tokens into which the drafter will write; none beyond the model."""
+        if not self.num_lookahead_tokens:
+            return 0
+        return min(self.num_lookahead_tokens, self.max_model_len - num_tokens)
 
     def _take_hits(self, request: Request, hits: Sequence[KVCacheBlock]) -> None:
         taken = self.block_pool.touch(hits)

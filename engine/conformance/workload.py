@@ -48,7 +48,10 @@ class WorkloadConfig(BaseModel):
 
     @model_validator(mode="after")
     def _drafts_are_synchronous(self) -> WorkloadConfig:
-        if self.async_scheduling and self.num_speculative_tokens is not None:
+        if self.num_speculative_tokens is None:
+            if named := [name for name in SPECULATION[1:] if name in self.model_fields_set]:
+                raise ValueError(f"{named[0]} says nothing without num_speculative_tokens")
+        elif self.async_scheduling:
             raise ValueError("drafts are described with synchronous scheduling only")
         return self
 

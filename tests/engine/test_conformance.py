@@ -108,6 +108,9 @@ def test_the_command_prints_json_lines() -> None:
         ({"config": {"num_gpu_blocks": 1}}, "config.num_gpu_blocks"),
         ({"config": {"watermark": float("nan")}}, "config.watermark: must be less than 1"),
         ({"config": None}, "config: "),
+        ({"config": {"async_scheduling": True, "num_speculative_tokens": 1}}, "config: drafts are"),
+        ({"config": {"spec_method": "eagle"}}, "config: spec_method says nothing without"),
+        ({"config": {"num_speculative_tokens": 0}}, "num_speculative_tokens: must be 1 or more"),
         (
             {"actions": [{"step": 10**9, "op": "reset_prefix_cache"}]},
             "actions.0.step: must be less",

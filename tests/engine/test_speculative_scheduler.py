@@ -15,6 +15,7 @@ from engine.events import (
     DraftsScheduled,
     DraftsSettled,
     Event,
+    Fits,
     LastHitGivenUp,
     LastRunning,
     LongPrefillThreshold,
@@ -161,3 +162,8 @@ def test_a_drafter_with_kv_of_its_own_has_slots_for_what_it_will_draft() -> None
         for method in ("ngram", "eagle", "draft_model")
     }
     assert taken == {"ngram": 1, "eagle": 2, "draft_model": 2}  # of 4, for 3 tokens and 3 drafts
+    reason = told(run([request(2)], spec_method="eagle"), BlocksAllocated)[0][2]
+    assert reason == Fits(2, 63, 0, lookahead=3)
+    near_the_end = run([request(9)], spec_method="eagle", max_model_len=8, num_gpu_blocks=9)
+    lookaheads = [why.lookahead for _, _, why in told(near_the_end, BlocksAllocated)]  # type: ignore[union-attr]
+    assert lookaheads == [3]  # two blocks are all that the model's length takes

@@ -119,7 +119,7 @@ function statsText(f) {
   );
 }
 
-/** @param {any} f the facts of spec_decoding_logged @returns {string} as the engine's `drafts_text` */
+/** As the engine's `drafts_text`. @param {any} f of spec_decoding_logged @returns {string} */
 function draftsText(f) {
   const { num_drafts: drafts, num_accepted_tokens: accepted, num_draft_tokens: drafted } = f;
   const rate = (/** @type {number} */ tokens) => (tokens / Math.max(f.seconds, 1e-6)).toFixed(2);

@@ -96,7 +96,8 @@ export const REASON_PHRASES = {
 /** What is asked of the pool. @param {any} r */
 function needsWords(r) {
   const beside = r.watermark > 0 ? ` beside ${r.watermark} that must stay free` : "";
-  return `it needs ${plural(r.needs, "block")}${beside}`;
+  const ahead = r.lookahead > 0 ? `, ${plural(r.lookahead, "slot")} for the drafter included` : "";
+  return `it needs ${plural(r.needs, "block")}${ahead}${beside}`;
 }
 
 /** @param {number} n */
