@@ -26,6 +26,7 @@ NAMES = (
     "highlight",
     "playback",
     "memory",
+    "gpu",
 )
 BENCHMARKS = {name: f"benchmarks.{name}" for name in NAMES}
 
