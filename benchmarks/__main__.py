@@ -21,6 +21,7 @@ NAMES = (
     "async_scheduling",
     "speculation",
     "beside_vllm",
+    "decode",
     "replay",
     "dtypes",
     "highlight",
@@ -50,7 +51,10 @@ def parse(arguments: list[str], names: list[str]) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}")
     parser.add_argument("--quick", action="store_true", help="few samples, to see that it works")
     parser.add_argument(
-        "--peer", default="", metavar="PYTHON", help="a Python with vLLM, for beside_vllm"
+        "--peer",
+        default="",
+        metavar="PYTHON",
+        help="a Python with vLLM, for what stands beside it",
     )
     parser.add_argument(
         "--results", type=Path, default=RESULTS, metavar="FOLDER", help="where the file goes"

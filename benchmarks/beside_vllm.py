@@ -6,19 +6,16 @@ README.md, "beside_vllm", says what is compared and how.
 from __future__ import annotations
 
 import itertools
-import json
-import subprocess
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from benchmarks.harness.clock import Clock
 from benchmarks.harness.effort import Effort
 from benchmarks.harness.figures import Figure, Goal, at_most, figure, not_measured
 from benchmarks.harness.pairs import by_turns
+from benchmarks.harness.peer import PeerProcess
 from benchmarks.scheduler import (
     ADMISSIONS,
     DECODE_STEPS,
@@ -35,7 +32,6 @@ from benchmarks.scheduler import (
 )
 from engine.garbage import keep_what_is_here
 
-ROOT = Path(__file__).resolve().parents[1]
 LIMITS = ("num_gpu_blocks", "max_num_batched_tokens", "max_num_seqs", "max_model_len")
 TURN = 10  # steps of one side before it is the other's turn
 GOAL = at_most(1.0)
@@ -97,46 +93,28 @@ class Theirs:
     """vLLM's, in a process of its own (`vllm_side.py`)."""
 
     def __init__(self, python: str) -> None:
-        self.process = subprocess.Popen(
-            [python, "-m", "benchmarks.vllm_side"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-        )
+        self.peer = PeerProcess(python, "benchmarks.vllm_side")
 
     def begin(self, limits: dict[str, int]) -> None:
         """Make a new scheduler."""
-        self._ask("begin", **limits)
+        self.peer.ask("begin", **limits)
 
     def add(self, prompts: list[list[int]], max_tokens: int) -> list[float]:
         """A request's hashes are made with it."""
-        took: list[float] = self._ask("add", prompts=prompts, max_tokens=max_tokens)
+        took: list[float] = self.peer.ask("add", prompts=prompts, max_tokens=max_tokens)
         return took
 
     def steps(self, count: int) -> list[Step]:
         """`schedule` and `update_from_output` alone."""
-        return [Step(*step) for step in self._ask("steps", count=count)]
+        return [Step(*step) for step in self.peer.ask("steps", count=count)]
 
     def settle(self) -> None:
         """As vLLM's engine does."""
-        self._ask("settle")
-
-    def _ask(self, command: str, **arguments: Any) -> Any:
-        assert self.process.stdin is not None and self.process.stdout is not None
-        with suppress(BrokenPipeError):  # then there is no answer either
-            print(json.dumps([command, arguments]), file=self.process.stdin, flush=True)
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise RuntimeError("vLLM's side has ended; what it said last stands above")
-        return json.loads(answer)
+        self.peer.ask("settle")
 
     def end(self) -> None:
         """Its input ends, and so does it."""
-        assert self.process.stdin is not None
-        with suppress(BrokenPipeError):
-            self.process.stdin.close()
-        self.process.wait()
+        self.peer.end()
 
 
 Workload = Callable[[Side], Callable[[], list[Step]]]  # a side's next sample, after a beginning

@@ -5,6 +5,15 @@ known exactly stays as Transformers made it, and so does every model on a GPU. C
 0.26.0: `vllm/model_executor/layers`.
 """
 
-from engine.layers.linear import PackedLinear, pack_linears
+from transformers import PreTrainedModel
 
-__all__ = ["PackedLinear", "pack_linears"]
+from engine.layers.activation import GatedMLP, fuse_gated_mlps
+from engine.layers.linear import SMALLEST, PackedLinear, pack_linears
+
+__all__ = ["GatedMLP", "PackedLinear", "optimize"]
+
+
+def optimize(model: PreTrainedModel, smallest: int = SMALLEST) -> None:
+    """Change `model`'s layers in place; linear ones with fewer than `smallest` weights stay."""
+    pack_linears(model, smallest)
+    fuse_gated_mlps(model)

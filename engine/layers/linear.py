@@ -48,6 +48,16 @@ class PackedLinear(nn.Module):
         y: Tensor = _linear(x, self.packed, self.bias, "none", [], "")
         return y
 
+    def silu(self, x: Tensor) -> Tensor:
+        """SiLU of the result, applied to each piece of it while it is in cache."""
+        y: Tensor = _linear(x, self.packed, self.bias, "swish", [], "")
+        return y
+
+    def times(self, x: Tensor, factor: Tensor) -> Tensor:
+        """The result times `factor`, which has its shape."""
+        y: Tensor = _linear.binary(x, factor, self.packed, self.bias, "mul")
+        return y
+
     def in_dtype(self, dtype: torch.dtype, parameters: dict[int, Any]) -> nn.Module:
         """The same layer in another dtype, packed where that can be.
 

@@ -61,7 +61,7 @@ def load_model(
     `progress` is called in the caller's thread and should return quickly; its last stage is
     "ready". Raises ModelError, whose text is meant for the user.
     """
-    from engine.layers import pack_linears
+    from engine.layers import optimize
 
     report = progress or _ignore
     name = name or os.environ.get("MODEL") or DEFAULT_MODEL
@@ -77,7 +77,7 @@ def load_model(
     else:
         model, tokenizer = _load_named(name, report, attn_implementation)
     model.requires_grad_(False)
-    pack_linears(model)
+    optimize(model)
     loaded = _describe(name, model, tokenizer)
     report(Progress("ready", 1, 1, ""))
     return loaded

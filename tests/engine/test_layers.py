@@ -13,7 +13,7 @@ from transformers.pytorch_utils import Conv1D
 
 from engine.config import EngineConfig
 from engine.events import GraphReplayed, WeightsRead
-from engine.layers import PackedLinear, pack_linears
+from engine.layers import GatedMLP, PackedLinear, optimize
 from engine.layers.linear import can_pack
 from engine.model_loader import LoadedModel
 from engine.model_loader.dtypes import in_dtype
@@ -25,10 +25,14 @@ from tests.engine.tiny_configs import CONFIGS, plain_greedy, plain_logits, tiny
 pytestmark = pytest.mark.skipif(not can_pack(torch.float32), reason="this torch has no oneDNN")
 
 
+GATED_BY_SILU = {"llama", "llama-mha", "llama-mqa", "qwen2", "qwen3", "mistral"}
+GATED_BY_SILU |= {"olmo2", "smollm3", "granite"}
+
+
 def packed_tiny(name: str) -> LoadedModel:
     """A model with all its linear layers packed, however small they are."""
     model = tiny.__wrapped__(name)
-    pack_linears(model.model, smallest=0)
+    optimize(model.model, smallest=0)
     return replace(model, **WeightBytes.of(model.model)._asdict())
 
 
@@ -42,6 +46,7 @@ def test_every_architecture_gives_the_logits_of_plain_transformers(name: str) ->
     # GPT-2 names the weight of some layers itself, where it draws them at random.
     left = 6 if name == "gpt2" else 0
     assert count(model, PackedLinear) == count(plain, nn.Linear, Conv1D) - left > 0
+    assert count(model, GatedMLP) == (3 if name in GATED_BY_SILU else 0)
     sequences = PagedSequences(model, LENGTHS)
     for rows, tokens in zip(sequences.run(), sequences.tokens, strict=True):
         torch.testing.assert_close(rows, plain_logits(plain, tokens), atol=1e-5, rtol=0)
@@ -95,12 +100,12 @@ def test_weights_are_there_once_and_a_tied_embedding_twice() -> None:
 
 def test_small_layers_and_what_is_more_than_called_stay() -> None:
     model: Any = tiny.__wrapped__("llama")
-    pack_linears(model.model)
+    optimize(model.model)
     assert count(model, PackedLinear) == 0
-    pack_linears(model.model, smallest=64 * 32)
+    optimize(model.model, smallest=64 * 32)
     assert count(model, PackedLinear) == 3 * 3 + 1  # gate, up and down, and the head
     mixture: Any = tiny.__wrapped__("qwen3_moe")
-    pack_linears(mixture.model, smallest=0)
+    optimize(mixture.model, smallest=0)
     assert not isinstance(mixture.model.model.layers[0].mlp.gate, PackedLinear)
 
 
