@@ -42,7 +42,7 @@ def interpret(task: dict[str, Any]) -> dict[str, Any]:
     )
     output = query.new_empty(num_rows, group, dim)
     options = AttentionOptions(*task["options"])
-    recorder = Recorder(pages.data)
+    recorder = Recorder(*(tensor for tensor in pages if tensor is not None))
     with recording(recorder):
         if num_rows == 1:
             starts, lanes = [0], group

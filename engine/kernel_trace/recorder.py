@@ -20,7 +20,7 @@ KEYS = 0  # the part of the pool that holds them; the other has the values
 
 
 class Visit:
-    """One page that a program read, and how much of it."""
+    """One page that a program read, and how much of it, scales included."""
 
     def __init__(self, block: int) -> None:
         self.block = block  # physical
@@ -29,30 +29,27 @@ class Visit:
 
 
 class Recorder:
-    """The walk of each program over `pool`, [2, blocks, ...], in the order of reading."""
+    """The walk of each program over a pool's tensors, [2, blocks, ...], in the order of reading."""
 
-    def __init__(self, pool: Tensor):
+    def __init__(self, *pool: Tensor):
         self.programs: dict[Program, list[Visit]] = {}
-        self._begin = pool.data_ptr()
-        self._end = self._begin + pool.nbytes
-        self._part_bytes = pool.stride(0) * pool.itemsize
-        self._block_bytes = pool.stride(1) * pool.itemsize
-        self._item_bytes = pool.itemsize
+        self._pool = pool
 
     def loaded(self, program: Program, addresses: Array) -> None:
         """`program` loads one element from each of these addresses."""
-        inside = addresses[(addresses >= self._begin) & (addresses < self._end)]
-        offsets = inside.astype(np.int64) - self._begin
-        parts, rest = np.divmod(offsets, self._part_bytes)
-        blocks = rest // self._block_bytes
         visits = self.programs.setdefault(program, [])
-        for block in dict.fromkeys(blocks.tolist()):
-            if not visits or visits[-1].block != block:
-                visits.append(Visit(block))
-            in_block = parts[blocks == block]
-            num_keys = int((in_block == KEYS).sum())
-            visits[-1].key_bytes += num_keys * self._item_bytes
-            visits[-1].value_bytes += (len(in_block) - num_keys) * self._item_bytes
+        for tensor in self._pool:
+            offsets = addresses.astype(np.int64) - tensor.data_ptr()
+            offsets = offsets[(offsets >= 0) & (offsets < tensor.nbytes)]
+            parts, rest = np.divmod(offsets, tensor.stride(0) * tensor.itemsize)
+            blocks = rest // (tensor.stride(1) * tensor.itemsize)
+            for block in dict.fromkeys(blocks.tolist()):
+                if not visits or visits[-1].block != block:
+                    visits.append(Visit(block))
+                in_block = parts[blocks == block]
+                num_keys = int((in_block == KEYS).sum())
+                visits[-1].key_bytes += num_keys * tensor.itemsize
+                visits[-1].value_bytes += (len(in_block) - num_keys) * tensor.itemsize
 
 
 @contextmanager

@@ -23,7 +23,7 @@ class TracedRows(NamedTuple):
     input_ids: tuple[int, ...]
     positions: tuple[int, ...]
     slots: tuple[int, ...]  # where each row's K and V went: block * block_size + offset
-    blocks: tuple[int, ...]  # its block table as the step read it
+    blocks: tuple[int, ...]  # its block table, as far as it has tokens
     seq_len: int  # tokens of context, these rows among them
     num_scheduled: int  # rows that the step had of the request; these may be the last of them
 
@@ -53,7 +53,7 @@ def find_rows(
             case Event(facts=InputsPrepared() as inputs) if pages:
                 ran[record.step] = list(inputs.requests)
                 if request in pages and step in (None, record.step):
-                    rows = rows_of(inputs, pages[request], record.step)
+                    rows = rows_of(inputs, pages[request], record.step, block_size)
                     check_unchanged(rows, writers, block_size)
                     return rows
                 for slot in inputs.slot_mapping:
@@ -62,9 +62,10 @@ def find_rows(
     raise missing(request, step, ran)
 
 
-def rows_of(inputs: InputsPrepared, pages: PagesRead, step: int) -> TracedRows:
+def rows_of(inputs: InputsPrepared, pages: PagesRead, step: int, block_size: int) -> TracedRows:
     """One request's part of the batch."""
     i = inputs.requests.index(pages.request)
+    seq_len = inputs.seq_lens[i]
     rows = slice(inputs.query_start_loc[i], inputs.query_start_loc[i + 1])
     return TracedRows(
         request=pages.request,
@@ -72,8 +73,8 @@ def rows_of(inputs: InputsPrepared, pages: PagesRead, step: int) -> TracedRows:
         input_ids=inputs.input_ids[rows],
         positions=inputs.positions[rows],
         slots=inputs.slot_mapping[rows],
-        blocks=pages.blocks,
-        seq_len=inputs.seq_lens[i],
+        blocks=pages.blocks[: -(-seq_len // block_size)],
+        seq_len=seq_len,
         num_scheduled=rows.stop - rows.start,
     )
 

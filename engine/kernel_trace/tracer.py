@@ -100,6 +100,8 @@ def describe(inputs: KernelInputs, answer: dict[str, Any]) -> dict[str, Any]:
         "num_kv_heads": spec.num_kv_heads,
         "head_dim": spec.head_dim,
         "kv_itemsize": spec.dtype.itemsize,
+        "scale_bytes": 0 if inputs.pages.scales is None else inputs.pages.scales.itemsize,
+        "sliding_window": inputs.options.sliding_window,
         "block_size": spec.block_size,
         "num_blocks": inputs.num_blocks,
         "blocks": list(rows.blocks),

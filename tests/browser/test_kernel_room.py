@@ -14,7 +14,7 @@ from engine.config import SamplingParams
 from engine.model_loader import load_model
 from engine.sessions import Sessions
 from tests.browser.stage_server import StageServer, stage_server
-from tests.browser.test_stage import wait_until, watched
+from tests.browser.test_stage import axe_faults, wait_until, watched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -155,3 +155,12 @@ def test_the_source_is_read_and_searched(page: Page) -> None:
     first = code.locator(".is-here").inner_text()
     page.get_by_label("Search the text").press("Enter")
     expect(code.locator(".is-here")).not_to_have_text(first)
+
+
+def test_axe_finds_no_fault_in_either_theme(page: Page, server: StageServer) -> None:
+    at_work(page, server)
+    ask(page, "r1", "0", "1")
+    page.get_by_text("The kernels as text").click()
+    expect(page.locator(".gbp-kcode")).to_contain_text("def paged_decode_kernel(")
+    for theme in ("", "dark"):
+        assert axe_faults(page, theme, lambda target: "gb-panel" not in target) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -19,9 +20,11 @@ from engine.kernel_trace.interpret import check_noted
 from engine.kernel_trace.recorder import Visit
 from engine.kernel_trace.rows import find_rows
 from engine.kernel_trace.tracer import KernelTracer, Question, look, task_of
-from engine.model_loader import load_model
+from engine.model_loader import LoadedModel, load_model
 from engine.model_runner import ModelRunner
+from engine.paged_attention.triton import process
 from engine.trace import Record
+from tests.engine.tiny_configs import tiny
 
 Json = dict[str, Any]
 BLOCK_SIZE = 4
@@ -150,6 +153,49 @@ def test_of_a_long_chunk_the_last_rows_are_traced(
     assert (few["num_rows"], few["num_scheduled"]) == (3, whole["num_rows"])
     assert few["first_position"] == whole["first_position"] + whole["num_rows"] - 3
     assert few["difference"] < 1e-5
+
+
+@contextmanager
+def decoding(model: LoadedModel, prompt: str | list[int], **settings: Any) -> Iterator[AsyncLLM]:
+    """An engine whose request has some tokens of its own."""
+    thread = EngineThread()
+    config = EngineConfig(block_size=BLOCK_SIZE, num_gpu_blocks=64, **settings)
+    engine = AsyncLLM(model, config, thread)
+    try:
+        engine.submit(prompt, greedy())
+        for _ in range(4):
+            engine.step()
+        yield engine
+    finally:
+        thread.stop()
+
+
+def test_pages_outside_of_a_sliding_window_are_not_read() -> None:
+    pytest.importorskip("triton")
+    with decoding(tiny("mistral"), list(range(5, 30))) as engine:
+        found = trace(engine, "r0", 1, 0)
+    first = (found["seq_len"] - found["sliding_window"]) // BLOCK_SIZE
+    assert first > 0 and walk(found["programs"][0]) == found["blocks"][first:]
+    assert found["difference"] < 1e-5
+
+
+def test_integers_are_read_with_their_scales(tiny_model: LoadedModel) -> None:
+    pytest.importorskip("triton")
+    with decoding(tiny_model, PROMPT, kv_cache_dtype="int8_per_token_head") as engine:
+        found = trace(engine, "r0", 1, 0)
+    visits = found["programs"][0]["visits"]
+    assert sum(visit["key_bytes"] for visit in visits) == found["seq_len"] * (16 * 1 + 4)
+    assert [visit["key_bytes"] for visit in visits] == [visit["value_bytes"] for visit in visits]
+    assert found["difference"] < 1e-5
+
+
+def test_without_triton_the_refusal_says_how_to_get_it(
+    engine: AsyncLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "triton_is_installed", lambda: False)
+    with pytest.raises(KernelTraceError, match="Triton is not installed.*pip install") as caught:
+        trace(engine, "r0", 0, 0)
+    assert caught.value.cause == "no_kernel"
 
 
 @pytest.mark.parametrize(

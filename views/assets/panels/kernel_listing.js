@@ -62,7 +62,12 @@ export class Listings {
     );
     this.hits = el("span", { class: "gbp-more", role: "status" });
     this.facts = el("p", { class: "gbp-more", role: "status" });
-    this.code = el("pre", { class: "gbp-kcode", tabindex: "0", "aria-label": "The text" });
+    this.code = el("pre", {
+      class: "gbp-kcode",
+      tabindex: "0", // it scrolls
+      role: "region",
+      "aria-label": "The text",
+    });
     this.element = /** @type {HTMLDetailsElement} */ (
       el(
         "details",

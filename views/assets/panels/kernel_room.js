@@ -230,7 +230,8 @@ function select(name) {
  * @param {KernelTrace} trace
  */
 function howParts(trace) {
-  const kv = "largest |K or V now − K or V in the pool|, over these rows and all KV heads";
+  const rounding = trace.scale_bytes ? "; what is rounded away in the pool is part of it" : "";
+  const kv = `largest |K or V now − in the pool|, over these rows and all KV heads${rounding}`;
   const own = `largest |kernel − ${trace.backend}|, both over the same query and pages`;
   return [
     `The query is the real one, computed again: the rows went through the model once more up to ` +

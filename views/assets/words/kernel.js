@@ -9,6 +9,7 @@ import { bytes, count, list, plural } from "./format.js";
  * @typedef {{grid: number[], first_row: number, num_rows: number, visits: Visit[]}} Program
  * @typedef {{request: string, step: number, layer: number, kv_head: number,
  *   query_heads: number[], num_kv_heads: number, head_dim: number, kv_itemsize: number,
+ *   scale_bytes: number, sliding_window: number|null,
  *   block_size: number, num_blocks: number, blocks: number[], seq_len: number,
  *   first_position: number, num_rows: number, num_scheduled: number, backend: string,
  *   kv_difference: number, kernel: string, programs: Program[], difference: number,
@@ -47,8 +48,17 @@ export function tracedWords(trace) {
     `${who} of ${trace.kernel} attended for ${trace.request} (${what}) in layer ${trace.layer} ` +
     `of step ${trace.step}: KV head ${trace.kv_head}, which ${asked} ` +
     `${heads.length === 1 ? "has" : "share"}; ${plural(visits.length, "page")} read, ` +
-    `${bytes(bytesOfAll(visits))}.`
+    `${bytes(bytesOfAll(visits))}.${windowWords(trace)}`
   );
+}
+
+/** Why pages at the beginning are left out. @param {KernelTrace} trace */
+function windowWords({ sliding_window: window, seq_len, num_rows: rows, block_size }) {
+  const hidden =
+    window === null ? 0 : Math.floor(Math.max(0, seq_len - rows + 1 - window) / block_size);
+  if (!hidden) return "";
+  const which = hidden === 1 ? "The first page lies" : `The first ${hidden} pages lie`;
+  return ` ${which} outside of the sliding window of ${plural(window ?? 0, "token")}.`;
 }
 
 /** The program's own rows. @param {KernelTrace} trace @param {Program} program */
@@ -87,6 +97,7 @@ export function standWords(trace, program, at) {
  */
 export function bytesRows(trace) {
   const { programs, head_dim: dim, kv_itemsize: size, num_kv_heads: kv, query_heads } = trace;
+  const scale = trace.scale_bytes;
   const visits = programs.flatMap((program) => program.visits);
   const tokens = visits.reduce((sum, visit) => sum + tokensIn(trace, visit.block), 0);
   const query = query_heads.length * kv;
@@ -94,9 +105,10 @@ export function bytesRows(trace) {
     name: `${name}, ${plural(heads, "KV head")}`,
     kind: /** @type {const} */ ("derived"),
     how:
-      `2 (K and V) × ${plural(tokens, "token")} in the pages read × ${dim} × ` +
-      `${plural(size, "byte")} × ${plural(heads, "KV head")}`,
-    bytes: 2 * tokens * dim * size * heads,
+      `2 (K and V) × ${plural(tokens, "token")} in the pages read × ` +
+      `${scale ? "(" : ""}${dim} × ${plural(size, "byte")}` +
+      `${scale ? ` + ${scale} of its scale)` : ""} × ${plural(heads, "KV head")}`,
+    bytes: 2 * tokens * (dim * size + scale) * heads,
     own: heads === kv,
   });
   const grouped = kv > 1 && kv < query ? [derived("GQA", kv)] : [];
