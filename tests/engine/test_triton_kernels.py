@@ -10,12 +10,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.kv_cache import LayerKVCache
+from engine.events import AttentionRun, GraphReplayed, RequestPreempted
+from engine.kv_cache import KVCacheSpec, LayerKVCache
 from engine.kv_quantization import has_scales
 from engine.paged_attention import AttentionOptions, PagedAttentionMetadata
-from engine.paged_attention.triton import interpret
+from engine.paged_attention.choice import Asked
+from engine.paged_attention.triton import interpret, support
 from engine.paged_attention.triton.interpret import InterpretedPagedAttention
 from engine.paged_attention.triton.process import interpreter
+from engine.paged_attention.triton.support import refuse_interpreted, refuse_triton
+from tests.engine.test_model_runner import Engine
 from tests.engine.test_paged_attention import PagedSequences
 from tests.engine.tiny_configs import tiny
 
@@ -312,3 +316,44 @@ def test_models_through_interpreted_kernels_equal_plain_transformers(name: str) 
     sequences = PagedSequences(tiny(name), [19, 5])
     sequences.cache.attention_backend = "triton-interpret"
     assert sequences.largest_error() < 3e-5  # the torch backend itself comes to 1e-5
+
+
+def test_an_engine_with_interpreted_kernels_writes_the_same_text() -> None:
+    """Prefill chunks, decodes, preemption, and replays of a graph with a row to spare."""
+    texts = {}
+    for backend in ("torch", "triton-interpret"):
+        engine = Engine(
+            tiny("llama"),
+            block_size=4,
+            num_gpu_blocks=7,
+            max_num_batched_tokens=8,
+            attention_backend=backend,
+        )
+        for i in range(3):
+            engine.add(f"r{i}", [5 + i, 6, 7, 8 + i, 9], max_tokens=5)
+        texts[backend] = engine.run()
+        assert {facts.backend for facts in engine.facts(AttentionRun)} == {backend}
+        assert engine.facts(RequestPreempted) and engine.facts(GraphReplayed)
+    assert texts["triton-interpret"] == texts["torch"]
+
+
+CPU = torch.device("cpu")
+SPEC = KVCacheSpec(num_layers=1, num_kv_heads=1, head_dim=64, dtype=FP32, block_size=16)
+ASKED = Asked(device=CPU, dtype=FP32, spec=SPEC, softcap=False, sinks=False)
+
+
+def test_what_the_kernels_cannot_do_is_refused_with_what_helps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert refuse_interpreted(ASKED) is None
+    assert "set it to auto, or to triton-interpret" in str(refuse_triton(ASKED))
+    on_gpu = ASKED._replace(device=torch.device("cuda"))
+    assert refuse_triton(on_gpu) is None
+    assert "set it to triton" in str(refuse_interpreted(on_gpu))
+    wide = ASKED._replace(spec=SPEC._replace(head_dim=512))
+    assert "heads of 256 at most, not of 512" in str(refuse_interpreted(wide))
+    assert "no kernel for torch.float64" in str(
+        refuse_interpreted(ASKED._replace(dtype=torch.float64))
+    )
+    monkeypatch.setattr(support, "triton_is_installed", lambda: False)
+    assert "needs Triton, which is not installed: install it" in str(refuse_interpreted(ASKED))

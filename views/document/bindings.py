@@ -41,7 +41,10 @@ COMPONENT_CODE: dict[str, tuple[Code, ...]] = {
         Code("engine/spec_decode/ngram_proposer.py", "NgramProposer"),
     ),
     "cuda-graph": (Code("engine/cuda_graph/dispatcher.py", "CudagraphDispatcher"),),
-    "paged-attn": (Code("engine/paged_attention/torch_backend.py", "TorchPagedAttention"),),
+    "paged-attn": (
+        Code("engine/paged_attention/torch_backend.py", "TorchPagedAttention"),
+        Code("engine/paged_attention/triton/backend.py", "TritonPagedAttention"),
+    ),
     "physical-vram": (
         Code("engine/kv_cache.py", "KVCache"),
         Code("engine/memory_budget.py", "size_memory"),
