@@ -191,7 +191,7 @@ class EngineConfig(BaseModel):
         default="auto",
         description="of keys and values in the pool; auto: as the weights; fp8: fp8_e4m3",
     )
-    attention_backend: Literal["auto", "torch", "triton", "triton-interpret"] = Field(
+    attention_backend: Literal["auto", "torch", "numba", "triton", "triton-interpret"] = Field(
         default="auto",
         description="what computes attention; auto: the fastest that device and model allow",
     )

@@ -18,6 +18,11 @@ from engine.kv_cache import KVCacheSpec, LayerKVCache
 from engine.model_loader import LoadedModel
 from engine.model_loader.dtypes import kv_cache_dtype, weights_dtype
 from engine.paged_attention.metadata import AttentionOptions, PagedAttentionMetadata
+from engine.paged_attention.numba_backend import (
+    NumbaPagedAttention,
+    compile_for,
+    refuse_numba,
+)
 from engine.paged_attention.torch_backend import TorchPagedAttention
 from engine.paged_attention.triton import support
 
@@ -67,6 +72,7 @@ class Backend(NamedTuple):
     # Why it cannot do what is asked and what would mend it, to follow the backend's name; None: it
     # can.
     refuse: Callable[[Asked], str | None]
+    start: Callable[[torch.dtype], None] = lambda cache_dtype: None  # before its first step
 
 
 def _never(asked: Asked) -> str | None:
@@ -75,12 +81,13 @@ def _never(asked: Asked) -> str | None:
 
 BACKENDS: dict[str, Backend] = {
     "torch": Backend(TorchPagedAttention.of, _never),
+    "numba": Backend(NumbaPagedAttention.of, refuse_numba, compile_for),
     "triton": Backend(support.make_triton, support.refuse_triton),
     "triton-interpret": Backend(support.make_interpreted, support.refuse_interpreted),
 }
 
 # What `auto` takes: the first of the device's that can do what is asked.
-PREFERRED = {"cpu": ("torch",), "cuda": ("triton", "torch")}
+PREFERRED = {"cpu": ("numba", "torch"), "cuda": ("triton", "torch")}
 
 
 def choose_backend(model: LoadedModel, config: EngineConfig) -> str:
@@ -88,13 +95,15 @@ def choose_backend(model: LoadedModel, config: EngineConfig) -> str:
 
     torch can do whatever is asked, on any device.
     """
-    asked, name = Asked.of(model, config), config.attention_backend
+    asked = Asked.of(model, config)
+    name: str = config.attention_backend
     if name == "auto":
         names = PREFERRED.get(asked.device.type, ("torch",))
-        return next(name for name in names if BACKENDS[name].refuse(asked) is None)
+        name = next(name for name in names if BACKENDS[name].refuse(asked) is None)
     refusal = BACKENDS[name].refuse(asked)
     if refusal is not None:
         raise ConfigError(f"attention_backend: {name} {refusal}")
+    BACKENDS[name].start(asked.spec.dtype)
     return name
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +23,8 @@ from engine.paged_attention.metadata import AttentionOptions, PagedAttentionMeta
 # Decodes share a call while the longest has at most this many times the pages of the shortest:
 # padding reads pages for nothing, and every further call costs a launch in every layer.
 MAX_PADDING_RATIO = 2
+# Rows of a chunk that share their keys: fewer compute less to be masked, and take more calls.
+TILE_ROWS = 64
 
 
 @dataclass
@@ -94,6 +97,14 @@ def groups_of_similar_width(
     return groups
 
 
+class PagesInSight(NamedTuple):
+    """Which pages a group's rows read, as many for each, and which tokens in them they see."""
+
+    pages: Tensor  # [requests * width] physical blocks
+    length: int  # width * block_size
+    mask: Tensor  # [requests, 1, 1, length]: 0 where a row may look, else minus infinity
+
+
 @dataclass
 class DecodeGroup:
     """Requests with one row each: their pages side by side, as many for each, and masked."""
@@ -102,7 +113,7 @@ class DecodeGroup:
     pages: Tensor  # [requests * width] physical blocks
     seq_lens: Tensor  # [requests]
     padded_len: int  # width * block_size
-    masks: dict[int | None, Tensor] = field(default_factory=dict)
+    views: dict[int | None, PagesInSight] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -125,9 +136,9 @@ class DecodeGroup:
     def attend(self, layer: LayerKVCache, query: Tensor, options: AttentionOptions) -> Tensor:
         """[requests, heads, dim] -> the same."""
         num_requests, num_heads, dim = query.shape
-        keys, values = gather(layer, self.pages, num_requests, self.padded_len, query)
+        pages, length, mask = self.in_sight(options.sliding_window, layer, query.dtype)
+        keys, values = gather(layer, pages, num_requests, length, query)
         num_kv_heads = keys.shape[1]
-        mask = self.mask(options.sliding_window, query.dtype)
         # The query heads of a KV head stand in line as if they were that head's queries: each
         # page is then read once a KV head, and nothing is repeated.
         query = query.reshape(num_requests, num_kv_heads, num_heads // num_kv_heads, dim)
@@ -139,16 +150,27 @@ class DecodeGroup:
             output = explicit_attention(query.unsqueeze(3), keys, values, mask, options)
         return output.reshape(num_requests, num_heads, dim)
 
-    def mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
-        """[requests, 1, 1, padded_len]: 0 where a row may look, else minus infinity."""
-        if window not in self.masks:
-            position = torch.arange(self.padded_len, device=self.seq_lens.device)
-            end = self.seq_lens[:, None]
+    def in_sight(self, window: int | None, layer: LayerKVCache, dtype: torch.dtype) -> PagesInSight:
+        """What a layer with this window reads; of long requests only the pages of the window."""
+        if window not in self.views:
+            block_size, device = layer.data.shape[2], self.pages.device
+            num_requests, width = len(self.seq_lens), self.padded_len // block_size
+            end, first = self.seq_lens[:, None], torch.zeros_like(self.seq_lens)
+            pages, most = self.pages, width
+            if window is not None:
+                most = min(width, (window - 2) // block_size + 2)  # however the window lies
+            if window is not None and most < width:
+                first = (self.seq_lens - window).clamp_(min=0) // block_size
+                index = first[:, None] + torch.arange(most, device=device)
+                pages = self.pages.view(num_requests, width)
+                pages = pages.gather(1, index.clamp_(max=width - 1)).flatten()
+            position = first[:, None] * block_size + torch.arange(most * block_size, device=device)
             visible = position < end
             if window is not None:
                 visible &= position > end - 1 - window
-            self.masks[window] = additive(visible, dtype)[:, None, None, :]
-        return self.masks[window]
+            mask = additive(visible, dtype)[:, None, None, :]
+            self.views[window] = PagesInSight(pages, most * block_size, mask)
+        return self.views[window]
 
 
 @dataclass
@@ -159,7 +181,8 @@ class PrefillChunk:
     pages: Tensor  # [width] physical blocks
     query_len: int
     seq_len: int
-    masks: dict[int | None, Tensor] = field(default_factory=dict)
+    # By a tile's first row and the window.
+    masks: dict[tuple[int, int | None], Tensor] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -175,16 +198,18 @@ class PrefillChunk:
         )
 
     def attend(self, layer: LayerKVCache, query: Tensor, options: AttentionOptions) -> Tensor:
-        """[heads, rows, dim] -> [rows, heads, dim]."""
-        keys, values = gather(layer, self.pages, 1, self.seq_len, query)
-        window = options.sliding_window
-        if window is not None and window >= self.seq_len:
-            window = None
-        if not is_plain(options):
-            grouped = query.unflatten(0, (keys.shape[1], -1)).unsqueeze(0)
-            mask = self.mask(window, query.dtype)
-            output = explicit_attention(grouped, keys, values, mask, options).flatten(1, 2)
-        elif window is None and self.query_len == self.seq_len:
+        """[heads, rows, dim] -> [rows, heads, dim].
+
+        Whoever has no past and no window leaves it to torch to skip what is masked. All others go
+        by tiles of rows, each of which is computed with the keys from its window's first to its
+        last row's own, so that little is computed to be masked.
+        """
+        window, past = options.sliding_window, self.seq_len - self.query_len
+        block_size = layer.data.shape[2]
+        first = 0 if window is None else max(0, past - window + 1) // block_size * block_size
+        pages = self.pages[first // block_size :]
+        keys, values = gather(layer, pages, 1, self.seq_len - first, query)
+        if is_plain(options) and not past and (window is None or window >= self.seq_len):
             output = scaled_dot_product_attention(
                 query.unsqueeze(0),
                 keys,
@@ -193,27 +218,40 @@ class PrefillChunk:
                 scale=options.scaling,
                 enable_gqa=True,
             )
-        else:
-            output = scaled_dot_product_attention(
-                query.unsqueeze(0),
-                keys,
-                values,
-                attn_mask=self.mask(window, query.dtype),
-                scale=options.scaling,
-                enable_gqa=True,
-            )
-        return output[0].transpose(0, 1)
+            return output[0].transpose(0, 1)
+        tiles = []
+        for start in range(0, self.query_len, TILE_ROWS):
+            rows = range(past + start, past + min(start + TILE_ROWS, self.query_len))
+            begin = first if window is None else max(first, rows[0] - window + 1)
+            seen = slice(begin - first, rows[-1] + 1 - first)
+            mask = self.mask(begin, rows, window, query.dtype)
+            part = query[:, start : start + len(rows)]
+            tiles.append(attend_tile(part, keys[:, :, seen], values[:, :, seen], mask, options))
+        return torch.cat(tiles, dim=1).transpose(0, 1)
 
-    def mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
-        """[rows, seq_len]: 0 where a row may look, else minus infinity."""
-        if window not in self.masks:
-            position = torch.arange(self.seq_len, device=self.pages.device)
-            row = position[self.seq_len - self.query_len :, None]
+    def mask(self, begin: int, rows: range, window: int | None, dtype: torch.dtype) -> Tensor:
+        """[rows, keys from `begin` on]: 0 where a row may look, else minus infinity."""
+        known = self.masks.get((rows[0], window))
+        if known is None:
+            position = torch.arange(begin, rows[-1] + 1, device=self.pages.device)
+            row = torch.arange(rows[0], rows[-1] + 1, device=self.pages.device)[:, None]
             visible = position <= row
             if window is not None:
                 visible &= position > row - window
-            self.masks[window] = additive(visible, dtype)
-        return self.masks[window]
+            known = self.masks[rows[0], window] = additive(visible, dtype)
+        return known
+
+
+def attend_tile(
+    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, options: AttentionOptions
+) -> Tensor:
+    """Some rows of a request: [heads, rows, dim], [1, kv_heads, tokens, dim] -> as query."""
+    if not is_plain(options):
+        grouped = query.unflatten(0, (keys.shape[1], -1)).unsqueeze(0)
+        return explicit_attention(grouped, keys, values, mask, options).flatten(1, 2)[0]
+    return scaled_dot_product_attention(
+        query.unsqueeze(0), keys, values, attn_mask=mask, scale=options.scaling, enable_gqa=True
+    )[0]
 
 
 def is_plain(options: AttentionOptions) -> bool:

@@ -42,7 +42,9 @@ COMPONENT_CODE: dict[str, tuple[Code, ...]] = {
     ),
     "cuda-graph": (Code("engine/cuda_graph/dispatcher.py", "CudagraphDispatcher"),),
     "paged-attn": (
+        Code("engine/paged_attention/choice.py", "choose_backend"),
         Code("engine/paged_attention/torch_backend.py", "TorchPagedAttention"),
+        Code("engine/paged_attention/numba_backend.py", "NumbaPagedAttention"),
         Code("engine/paged_attention/triton/backend.py", "TritonPagedAttention"),
     ),
     "physical-vram": (
