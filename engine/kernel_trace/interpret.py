@@ -16,6 +16,7 @@ from torch import Tensor
 from engine.kernel_trace.recorder import Program, Recorder, Visit, recording
 from engine.paged_attention.metadata import AttentionOptions, PagedAttentionMetadata
 from engine.paged_attention.triton.backend import Prefills, decodes_of
+from engine.paged_attention.triton.interpret import placed
 from engine.paged_attention.triton.launch import (
     Pages,
     WalkTrace,
@@ -32,7 +33,8 @@ def interpret(task: dict[str, Any]) -> dict[str, Any]:
     began = time.perf_counter()
     query = task["query"]
     group, num_rows, dim = query.shape
-    pages = placed(task["data"], task["scales"], task["blocks"], task["num_blocks"])
+    where, scales = (torch.tensor(task["blocks"]), task["num_blocks"]), task["scales"]
+    pages = Pages(placed(task["data"], *where), None if scales is None else placed(scales, *where))
     batch = PagedAttentionMetadata(
         query_start_loc=(0, num_rows),
         seq_lens=(task["seq_len"],),
@@ -72,7 +74,7 @@ def as_held(notes: WalkTrace) -> Tensor:
     """The states [programs, walked, rows, 3], without the entries that no program noted.
 
     A kernel notes the norm of the weighted sum of values; divided by the sum of weights it is the
-    norm of the output, were the walk to end there.
+    norm of the output, if the walk ended there.
     """
     states = notes.states.clone()
     totals = states[..., 1]
@@ -115,15 +117,3 @@ def program_record(
 def finite(values: Tensor) -> list[float | None]:
     """For JSON: a row that has seen nothing has no largest score."""
     return [value if math.isfinite(value) else None for value in values.tolist()]
-
-
-def placed(data: Tensor, scales: Tensor | None, blocks: list[int], num_blocks: int) -> Pages:
-    """A pool with these pages at these blocks."""
-    index = torch.tensor(blocks)
-    pool = torch.zeros(2, num_blocks, *data.shape[2:], dtype=data.dtype)
-    pool[:, index] = data
-    if scales is None:
-        return Pages(pool, None)
-    pool_scales = torch.zeros(2, num_blocks, *scales.shape[2:])
-    pool_scales[:, index] = scales
-    return Pages(pool, pool_scales)

@@ -144,6 +144,15 @@ def test_a_refusal_is_said_where_it_was_asked(page: Page, server: StageServer) -
     expect(page.get_by_role("button", name="Trace the kernel")).to_be_enabled()
 
 
+def test_a_trace_goes_with_the_log_that_it_is_of(page: Page, server: StageServer) -> None:
+    engine = at_work(page, server)
+    ask(page, "r0", "0", "0")
+    engine.step()
+    expect(page.locator(".gbp-kroom")).to_contain_text("This is step 21; the cursor is in step 22.")
+    engine.reset()
+    expect(page.locator(".gbp-kscene")).to_be_hidden()
+
+
 def test_the_source_is_read_and_searched(page: Page) -> None:
     page.get_by_text("The kernels as text").click()
     code = page.locator(".gbp-kcode")

@@ -38,7 +38,7 @@ function lead(shown, data, colours) {
   const each = data.heads ? ` × ${plural(data.heads.perToken, "byte")} a token` : "";
   const how =
     `from the block table: ${pages} × ${plural(data.pages.blockSize, "token")}${each}; ` +
-    "a kernel's own trace will replace it";
+    "the kernel room below has the walk of a kernel itself";
   const context = `${plural(shown.num_tokens, "token")} of context`;
   const id = el("b", { class: "gbp-id", text: shown.request });
   id.style.color = requestColour(shown.request, colours.theme);

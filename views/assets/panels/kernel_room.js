@@ -12,7 +12,7 @@ import { Chart, MEASURES, rangeText } from "./kernel_charts.js";
 import { Listings } from "./kernel_listing.js";
 import { Player } from "./kernel_player.js";
 import { WalkPicture } from "./kernel_walk.js";
-import { Twin, remake } from "./parts.js";
+import { MOST_ROWS, Twin, remake } from "./parts.js";
 
 /** @import { Store } from "../core/store.js" */
 /** @import { KernelTrace, Program } from "../words/kernel.js" */
@@ -30,8 +30,9 @@ export class KernelRoom {
     this.widths = { left: 0, right: 0 };
     /** @type {KernelTrace | null} */
     this.trace = null;
+    this.log = ""; // that the trace is of
     this.busy = false;
-    this.failed = false;
+    this.failedAt = -1; // the step that could not be traced
     this.step = 0;
     this.request = select("Request");
     this.layer = select("Layer");
@@ -102,6 +103,7 @@ export class KernelRoom {
     this.step = data.step;
     this.colours = colours;
     this.widths = widths;
+    if (this.trace && this.log !== this.store.header?.trace_id) this.clear();
     const { all, shown } = data.pages;
     this.request.offer(
       all.map((item) => item.request),
@@ -113,7 +115,7 @@ export class KernelRoom {
     this.ask.disabled = Boolean(why) || this.busy;
     this.ask.title = why || "Run the kernel over this step's pages in Triton's interpreter";
     if (!this.busy && why && !this.trace) setText(this.status, why);
-    else if (!this.busy && !this.failed) setText(this.status, this.older());
+    else if (!this.busy && this.failedAt !== this.step) setText(this.status, this.older());
     this.draw();
   }
 
@@ -123,11 +125,19 @@ export class KernelRoom {
     return `This is step ${this.trace.step}; the cursor is in step ${this.step}.`;
   }
 
+  /** The engine was reset, or another log is opened. */
+  clear() {
+    this.player.stop();
+    this.trace = null;
+    this.failedAt = -1;
+    this.scene.hidden = true;
+  }
+
   async run() {
-    const { link } = this.store;
+    const { link, header } = this.store;
     if (!link) return;
     this.busy = true;
-    this.failed = false;
+    this.failedAt = -1;
     this.ask.disabled = true;
     setText(this.status, "Running the kernel in Triton's interpreter …");
     try {
@@ -137,9 +147,10 @@ export class KernelRoom {
         kv_head: Number(this.head.value),
         step: this.step,
       });
+      this.log = header?.trace_id;
       this.show(trace);
     } catch (error) {
-      this.failed = true;
+      this.failedAt = this.step;
       setText(this.status, error instanceof Error ? error.message : String(error));
     }
     this.busy = false;
@@ -170,18 +181,22 @@ export class KernelRoom {
     this.twin.later();
   }
 
+  /** As many as a table has, about where the walk stands. */
   twinRows() {
     const { trace, program } = this;
     if (!trace || !program) return [];
-    return program.visits.map((visit, i) => [
-      String(i + 1),
-      String(trace.blocks.indexOf(visit.block)),
-      String(visit.block),
-      bytes(bytesOf(visit)),
-      ...["maximum", "total", "norm"].map((name) =>
-        rangeText(visit[/** @type {Measure} */ (name)].filter((value) => value !== null)),
-      ),
-    ]);
+    const from = Math.max(0, this.player.at - MOST_ROWS);
+    return program.visits
+      .slice(from, from + MOST_ROWS)
+      .map((visit, i) => [
+        String(from + i + 1),
+        String(trace.blocks.indexOf(visit.block)),
+        String(visit.block),
+        bytes(bytesOf(visit)),
+        ...["maximum", "total", "norm"].map((name) =>
+          rangeText(visit[/** @type {Measure} */ (name)].filter((value) => value !== null)),
+        ),
+      ]);
   }
 
   destroy() {

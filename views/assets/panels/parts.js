@@ -90,6 +90,7 @@ export class Tip {
 }
 
 const REST_MS = 400;
+export const MOST_ROWS = 60; // of a table beside a canvas
 
 /** A table that says what a canvas shows, brought up to date when the page is at rest. */
 export class Twin {
@@ -117,7 +118,7 @@ export class Twin {
   }
 
   now() {
-    const rows = this.rows().slice(0, 60);
+    const rows = this.rows().slice(0, MOST_ROWS);
     this.body.replaceChildren(
       ...rows.map((cells) => el("tr", {}, ...cells.map((cell) => el("td", {}, cell)))),
     );
