@@ -812,13 +812,24 @@ def test_graph_panel_lists_what_a_replay_ran(page: Page, tiny_model: LoadedModel
         f"the {capture.mode} graph of {capture.size} taken"
         in page.locator(".gbp-dispatch").inner_text()
     )
-    table = page.locator(".gbp-graphs tbody tr")
+    table = page.locator("[aria-label='Captured graphs by size'] tbody tr")
     assert table.count() == len([e for e in captures if e.seq <= cursor])
     assert (
         f"{capture.mode} {capture.size}, taken now"
-        in page.locator(".gbp-graphs .is-taken").inner_text()
+        in page.locator(".gbp-graphs tr.is-taken").inner_text()
     )
-    page.locator(".gbp-oplist summary").click()
+    sizes = page.locator(".gbp-captured .gbp-sizes")
+    fell = f"{capture.size} = {padded.facts.num_tokens} + {padding} padding"
+    assert sizes.locator(".gbp-size.is-taken").inner_text() == fell
+    assert sizes.locator(".gbp-size.is-captured").count() == table.count()
+    page.locator(".gbp-captured .gbp-oplist > summary").click()
+    addresses = page.locator(".gbp-captured .gbp-oplist tbody tr td:last-child").all_inner_texts()
+    assert addresses == list(capture.buffer_addresses)
+    search = page.locator(".gbp-captured .gbp-ksearch")
+    search.fill("layer 1 attention")
+    status = page.locator(".gbp-captured .gbp-kfind [role=status]")
+    assert status.inner_text() == f"{tiny_model.num_layers} of {capture.replayed} operations"
+    search.fill("")
     blocks = page.locator(".gbp-opblock")
     assert blocks.count() == 3 and "paged_attention" in blocks.nth(1).inner_text()
     assert f"Layers 0 to {tiny_model.num_layers - 1}" in blocks.nth(1).inner_text()

@@ -89,11 +89,9 @@ class GraphPanel {
     if (width > 0) this.strip.draw(data.batch, colours, width, data.dispatch?.padding ?? 0);
     if (width > 0) this.history.draw(data, colours, width);
     this.sentence.update(data.sentence);
-    const { dispatch, replay, captured, modules, forward, phases, nothingRan } = data;
-    remake(this.dispatch, [dispatch, replay, captured, nothingRan], () => dispatchParts(data));
-    remake(this.times, [modules, forward, replay, phases, nothingRan, data.device], () =>
-      timesParts(data),
-    );
+    const { dispatch, replay, captured, modules, forward, phases, nothingRan, device } = data;
+    remake(this.dispatch, { dispatch, replay, captured, nothingRan }, dispatchParts);
+    remake(this.times, { modules, forward, replay, phases, nothingRan, device }, timesParts);
     this.graphs.draw(data);
     const none = data.nothingRan
       ? "No batch was laid out in this step."

@@ -1,15 +1,18 @@
 // @ts-check
-/** The captured graphs: what each size holds and saves, and the operations that a replay runs. */
+/** The sizes there are, and the captured graphs: what each holds, saves and consists of. */
 import { el } from "../page/dom.js";
 import { truth } from "../page/truth.js";
-import { bytes, count, micros, plural } from "../words/format.js";
-import { kindMark } from "./graph_times.js";
+import { bytes, count, micros } from "../words/format.js";
+import { OperationList } from "./graph_operations.js";
+import { sizesParts } from "./graph_sizes.js";
+import { remake } from "./parts.js";
 
-/** @import { CapturedSize, Model, OperationBlock } from "./graph_model.js" */
+/** @import { CapturedSize, Model } from "./graph_model.js" */
 
 const LIST_HOW = "graph_captured";
 const COLUMNS = [
   "graph",
+  "pieces",
   "recorded",
   "replayed",
   "folded",
@@ -21,7 +24,7 @@ const COLUMNS = [
   "replays so far",
 ];
 
-/** Sizes in a table; below it the operations of the one taken, which stay open while steps pass. */
+/** The dispatcher's sizes, what is captured, and the operations of the graph taken. */
 export class CapturedGraphs {
   constructor() {
     this.words = el("p", { class: "gbp-more" });
@@ -31,62 +34,56 @@ export class CapturedGraphs {
       tabindex: "0", // it scrolls where it is wider than the page
       "aria-label": "Captured graphs by size",
     });
-    this.summary = el("summary");
-    this.list = el("div", { class: "gbp-operations" });
-    this.details = el("details", { class: "gbp-oplist" }, this.summary, this.list);
-    this.element = el("div", {}, this.words, this.table, this.details);
-    this.key = "";
-    this.listKey = "";
+    this.dispatcher = el("div");
+    this.operations = new OperationList();
+    this.element = el(
+      "div",
+      {},
+      this.dispatcher,
+      this.words,
+      this.table,
+      this.operations.element,
+    );
   }
 
   /** @param {Model} data */
-  draw(data) {
-    const { sizes, shown } = data.graphs;
-    const key = JSON.stringify([sizes, data.enforceEager, data.device]);
-    if (key === this.key) return;
-    this.key = key;
-    this.words.replaceChildren(...introduction(data));
-    this.table.replaceChildren(...(sizes.length ? [sizesTable(sizes, data.device)] : []));
-    this.table.hidden = this.details.hidden = shown === null;
-    if (shown) this.drawList(shown);
-  }
-
-  /** @param {CapturedSize} shown */
-  drawList(shown) {
-    const key = `${shown.key} ${shown.replayed}`;
-    if (key === this.listKey) return;
-    this.listKey = key;
-    this.summary.replaceChildren(
-      "What a replay of ",
-      plural(shown.size, "row"),
-      " runs, in order: ",
-      truth("measured", LIST_HOW, plural(shown.replayed, "operation")),
-    );
-    this.list.replaceChildren(...shown.blocks.map((item, i) => block(item, i === 0)));
+  draw({ graphs, dispatcher, enforceEager, device }) {
+    const { sizes, shown } = graphs;
+    remake(this.dispatcher, dispatcher, sizesParts);
+    remake(this.words, { any: sizes.length > 0, enforceEager, device }, introduction);
+    remake(this.table, { sizes, device }, sizesTable);
+    this.table.hidden = shown === null;
+    this.operations.draw(shown);
   }
 }
 
-/** @param {Model} data @returns {(Node|string)[]} */
-function introduction({ graphs, enforceEager, device }) {
+/**
+ * @param {{any: boolean, enforceEager: boolean, device: string}} view
+ * @returns {(Node|string)[]}
+ */
+function introduction({ any, enforceEager, device }) {
   if (enforceEager) return ["This engine was told never to use a graph (enforce_eager)."];
   const what =
     device === "cuda"
       ? "A graph is launched as a whole, whatever number of kernels it holds."
       : "On a CPU a graph is a list: the operations of one forward, recorded once and run again " +
         "without the model's modules. A GPU launches such a list at once, as a CUDA graph.";
-  if (graphs.sizes.length) return [what];
+  if (any) return [what];
   return ["None yet: each is captured when a batch first needs it. ", what];
 }
 
-/** @param {CapturedSize[]} sizes @param {string} device */
-function sizesTable(sizes, device) {
+/** @param {{sizes: CapturedSize[], device: string}} view @returns {Node[]} */
+function sizesTable({ sizes, device }) {
+  if (!sizes.length) return [];
   const head = COLUMNS.map((name) => el("th", { scope: "col", text: name }));
-  return el(
-    "table",
-    { class: "gbp-graphs" },
-    el("thead", {}, el("tr", {}, ...head)),
-    el("tbody", {}, ...sizes.map((item) => sizeRow(item, device))),
-  );
+  return [
+    el(
+      "table",
+      { class: "gbp-graphs" },
+      el("thead", {}, el("tr", {}, ...head)),
+      el("tbody", {}, ...sizes.map((item) => sizeRow(item, device))),
+    ),
+  ];
 }
 
 /** @param {CapturedSize} item @param {string} device */
@@ -94,11 +91,12 @@ function sizeRow(item, device) {
   const where = device === "cpu" || device === "" ? "the CPU" : device;
   const once = `right after the capture, on ${where}`;
   const cells = [
+    truth("measured", "attention runs between them", count(item.pieces)),
     truth("measured", LIST_HOW, count(item.recorded)),
     truth("measured", LIST_HOW, count(item.replayed)),
     truth("measured", "operations on constants alone, computed at capture", count(item.folded)),
     truth("measured", "another look at a buffer: nothing to run", count(item.views)),
-    truth("measured", "static buffers, shared where their lives do not overlap", bytes(item.bytes)),
+    truth("measured", "static buffers: one memory for all graphs", bytes(item.bytes)),
     truth("measured", `the model's modules, ${once}`, micros(item.eagerUs)),
     truth("measured", `the same by replay, ${once}`, micros(item.replayUs)),
     truth("derived", "eager ÷ replay", `${(item.eagerUs / item.replayUs).toFixed(2)} ×`),
@@ -118,37 +116,4 @@ function runsCell(item, where) {
   if (!item.runs) return truth("measured", "graph_replayed up to the cursor", "0");
   const how = `graph_replayed up to the cursor, on ${where}; the time is their median`;
   return truth("measured", how, `${count(item.runs)}, ${micros(item.medianUs)} each`);
-}
-
-/** @param {OperationBlock} item @param {boolean} before whether no layer has come yet */
-function block(item, before) {
-  const { first, last, rows } = item;
-  const each = rows.reduce((sum, row) => sum + row.operations.length, 0);
-  const layers = last - first + 1;
-  const title =
-    first < 0
-      ? `${before ? "Before" : "After"} the layers: ${plural(each, "operation")}`
-      : layers === 1
-        ? `Layer ${first}: ${plural(each, "operation")}`
-        : `Layers ${first} to ${last}, one after the other: ${count(layers)} × ` +
-          plural(each, "operation");
-  return el(
-    "section",
-    { class: "gbp-opblock" },
-    el("h4", {}, truth("measured", LIST_HOW, title)),
-    el("dl", {}, ...rows.flatMap((row) => [el("dt", {}, kindMark(row.kind), row.kind), ops(row)])),
-  );
-}
-
-/** The names, in order; the same one several times in a row is written once. @param {any} row */
-function ops({ operations }) {
-  /** @type {[string, number][]} */
-  const runs = [];
-  for (const name of operations) {
-    const last = runs[runs.length - 1];
-    if (last?.[0] === name) last[1] += 1;
-    else runs.push([name, 1]);
-  }
-  const words = runs.map(([name, times]) => (times > 1 ? `${name} ×${times}` : name));
-  return el("dd", {}, ...words.map((text) => el("code", { text })));
 }

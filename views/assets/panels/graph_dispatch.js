@@ -6,7 +6,9 @@ import { capital, count, micros, plural } from "../words/format.js";
 
 /** @import { Model } from "./graph_model.js" */
 
-/** @param {Model} data @returns {HTMLElement[]} */
+/** @typedef {Pick<Model, "dispatch" | "replay" | "captured" | "nothingRan">} View */
+
+/** @param {View} data @returns {HTMLElement[]} */
 export function dispatchParts(data) {
   const { dispatch } = data;
   if (!dispatch) {
@@ -33,7 +35,7 @@ export function dispatchParts(data) {
   return parts;
 }
 
-/** What was asked for, what was taken, and what came of it. @param {Model} data */
+/** What was asked for, what was taken, and what came of it. @param {View} data */
 function graphWords({ dispatch, replay, captured }) {
   if (!dispatch || dispatch.eager) return [];
   const { mode, tokens, padding } = dispatch;

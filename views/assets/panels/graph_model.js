@@ -36,6 +36,7 @@ export function model(store) {
     replay: replayOf(one("graph_replayed")),
     captured: capturedOf(one("graph_captured")),
     graphs: graphsOf(store, index, one("step_dispatched")),
+    dispatcher: sizesOf(store, one("step_dispatched")),
     enforceEager: config.enforce_eager === true,
     forward: forwardOf(one("forward_run")),
     modules: modulesOf(one("modules_timed")),
@@ -60,12 +61,19 @@ export function sentence(store) {
  * @typedef {{row: number, text: string, verdict: Verdict}} DraftRow
  * @typedef {{row: number, text: string}} SampledRow
  * @typedef {{kind: string, calls: number, us: number}} ModuleTime
- * @typedef {{first: number, last: number, rows: {kind: string, operations: string[]}[]}}
+ * @typedef {{name: string, result: string}} Operation and the dtype and shape of what it gives
+ * @typedef {{name: string, holds: string, address: string}} GraphBuffer
+ * @typedef {{size: number, requests: number | null, captured: boolean}} SizeKey
+ * @typedef {{mode: string, decodeOnly: boolean, keys: SizeKey[]}} SizesOfMode
+ * @typedef {{mode: string, queryLen: number, largest: number, modes: SizesOfMode[],
+ *   fell: {mode: string, tokens: number, padded: number} | null}} SizesView the dispatcher's table,
+ *   and where the step's batch fell
+ * @typedef {{first: number, last: number, rows: {kind: string, operations: Operation[]}[]}}
  *   OperationBlock operations of each of the layers `first` to `last`; -1 outside of them
  * @typedef {{key: string, mode: string, size: number, backend: string, pieces: number,
  *   taken: boolean, recorded: number, replayed: number, folded: number,
  *   views: number, bytes: number, eagerUs: number, replayUs: number, blocks: OperationBlock[],
- *   runs: number, medianUs: number}} CapturedSize
+ *   buffers: GraphBuffer[], runs: number, medianUs: number}} CapturedSize
  * @typedef {{request: string, blocks: number[], num_tokens: number, num_bytes: number,
  *   seq: number}} PagesRead
  */
@@ -127,11 +135,47 @@ function graphsOf(store, index, dispatch) {
       eagerUs: record.eager_us,
       replayUs: record.replay_us,
       blocks: operationBlocks(record),
+      buffers: record.buffer_names.map((/** @type {string} */ name, /** @type {number} */ i) => ({
+        name,
+        holds: record.buffer_holds[i],
+        address: record.buffer_addresses[i],
+      })),
       ...replaysSoFar(index, `${record.mode} ${record.size}`, store.cursor),
     }))
     .sort((a, b) => a.mode.localeCompare(b.mode) || a.size - b.size);
   const shown = sizes.find((item) => item.taken) ?? sizes[sizes.length - 1] ?? null;
   return { sizes, shown };
+}
+
+/**
+ * @param {Store} store @param {EventRecord | undefined} dispatch @returns {SizesView}
+ */
+function sizesOf(store, dispatch) {
+  const table = store.state?.dispatcher ?? { mode: "NONE", sizes: [], keys: {} };
+  const graphs = store.state?.graphs ?? {};
+  const modes = Object.entries(table.keys).flatMap(([mode, keys]) =>
+    keys.length === 0
+      ? []
+      : [
+          {
+            mode,
+            decodeOnly: keys[0][2],
+            keys: keys.map((/** @type {any} */ [size, requests]) => ({
+              size,
+              requests,
+              captured: `${mode} ${size}` in graphs,
+            })),
+          },
+        ],
+  );
+  const f = dispatch?.facts;
+  return {
+    mode: table.mode,
+    queryLen: table.uniform_decode_query_len ?? 1,
+    largest: Math.max(0, ...table.sizes),
+    modes,
+    fell: f ? { mode: f.mode, tokens: f.num_tokens, padded: f.num_padded_tokens } : null,
+  };
 }
 
 /** @param {any} record @returns {OperationBlock[]} */
@@ -140,7 +184,14 @@ function operationBlocks(record) {
   const blocks = [];
   record.kinds.forEach((/** @type {string} */ kind, /** @type {number} */ i) => {
     const [first, last] = [record.first_layers[i], record.last_layers[i]];
-    const row = { kind, operations: record.operations[i].split(" ") };
+    const results = record.results[i].split(" ");
+    const operations = record.operations[i]
+      .split(" ")
+      .map((/** @type {string} */ name, /** @type {number} */ at) => ({
+        name,
+        result: results[at] ?? "",
+      }));
+    const row = { kind, operations };
     const block = blocks[blocks.length - 1];
     if (block && block.first === first && block.last === last) block.rows.push(row);
     else blocks.push({ first, last, rows: [row] });

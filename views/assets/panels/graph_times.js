@@ -34,7 +34,9 @@ export function kindMark(kind) {
   return mark;
 }
 
-/** @param {Model} data @returns {HTMLElement[]} */
+/** @typedef {"modules" | "forward" | "replay" | "phases" | "nothingRan" | "device"} Read */
+
+/** @param {Pick<Model, Read>} data @returns {HTMLElement[]} */
 export function timesParts(data) {
   const { device } = data;
   const where = `measured on ${device === "cpu" || device === "" ? "the CPU" : device}`;
@@ -42,7 +44,7 @@ export function timesParts(data) {
   return [...forwardParts(data, where), ...(phases.length ? [phaseTimes(phases, where)] : [])];
 }
 
-/** @param {Model} data @param {string} where */
+/** @param {Pick<Model, Read>} data @param {string} where */
 function forwardParts({ modules, forward, nothingRan, replay }, where) {
   const rows = modules.filter((item) => item.us > 0);
   if (forward?.us === undefined || !rows.length) {

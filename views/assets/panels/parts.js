@@ -184,14 +184,16 @@ export function redrawOnChange(root, draw, wide = [], measured = []) {
 const madeOf = new WeakMap();
 
 /**
- * Make an element's children anew, but only where what they are made of has changed.
- * @param {Element} node @param {any[]} from @param {() => (Node|string)[]} make
+ * Make an element's children anew, but only where what they are made of has changed. `make` is
+ * handed just that: what it reads beside it must never change.
+ * @template T
+ * @param {Element} node @param {T} from @param {(from: T) => (Node|string)[]} make
  */
 export function remake(node, from, make) {
   const key = JSON.stringify(from);
   if (madeOf.get(node) === key) return;
   madeOf.set(node, key);
-  node.replaceChildren(...make());
+  node.replaceChildren(...make(from));
 }
 
 /**
