@@ -9,7 +9,6 @@ happens on the process's one engine thread. `*_async` twins wait without holding
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import secrets
 import time
@@ -484,6 +483,7 @@ class AsyncLLM:
         outputs.after_step = self._step_ends
         self.failed, self.mode, self.rate = None, "paused", None
         self._next_id = 0
+        facts = facts._replace(pool_bytes=core.runner.pool_bytes())
         self._log_command(facts, reason, took_us)
         self._first_seq = trace.next_seq
         self._print(*start_texts(facts, reason))
@@ -911,7 +911,7 @@ class AsyncLLM:
 
     def _free_soon(self) -> None:
         """An engine's parts refer to each other, so only a collection lets go of its pool."""
-        self.thread.later(1.0, gc.collect)
+        self.thread.collect_soon()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -284,9 +284,11 @@ class EngineConfig(BaseModel):
                 f"knows; set it to {fits} or less"
             )
         if wanted > sized.largest_request():
+            blocks = sized.num_gpu_blocks - 1
+            hold = "1 block of {} holds" if blocks == 1 else f"{blocks} blocks of {{}} hold"
             raise ConfigError(
-                f"max_model_len {wanted} does not fit the KV cache: {sized.num_gpu_blocks - 1} "
-                f"blocks of {self.block_size} hold {sized.largest_request()} tokens; set it to "
+                f"max_model_len {wanted} does not fit the KV cache: "
+                f"{hold.format(self.block_size)} {sized.largest_request()} tokens; set it to "
                 f"{fits} or less, or raise {self.pool_set_by}"
             )
         if wanted > fits:
@@ -444,6 +446,8 @@ def describe(error: ValidationError) -> str:
         text = wording.format(**item.get("ctx", {})) if wording else item["msg"]
         text = text.removeprefix("Value error, ")
         text = text[:1].lower() + text[1:]
+        if where == "num_gpu_blocks" and item["type"].startswith("int"):
+            text += "; 0 takes all that the memory holds"
         lines.append(f"{where}: {text} (got {item['input']!r:.60})")
     if len(items) > MAX_ERRORS:
         lines.append(f"and {len(items) - MAX_ERRORS} more")

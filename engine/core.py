@@ -62,6 +62,10 @@ class Runner(Protocol):
     def drop_requests(self, request_ids: set[str]) -> None:
         """Forget requests in the middle of a step; the rest of the step goes on without them."""
 
+    def pool_bytes(self) -> int:
+        """Bytes of the tensors that hold K and V; 0 where there are none."""
+        return 0
+
     def known_requests(self) -> Mapping[str, RunnerRequest]:
         """What it keeps of requests, by id; nothing where it looks at the scheduler's own."""
         return {}

@@ -9,6 +9,7 @@ an engine instead (`vllm/v1/engine/core.py`, EngineCoreProc).
 
 from __future__ import annotations
 
+import gc
 import heapq
 import itertools
 import logging
@@ -21,6 +22,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 Job = tuple[Callable[[], Any], "Future[Any]"]
+
+COLLECT_AFTER_SECONDS = 1.0
 
 log = logging.getLogger("glassbox")
 
@@ -44,6 +47,7 @@ class EngineThread:
         self._timers: list[tuple[float, int, Job]] = []
         self._order = itertools.count()
         self._stopping = False
+        self._collecting = False  # it will, soon
         self._thread: threading.Thread | None = None
 
     def post(self, function: Callable[[], T]) -> Future[T]:
@@ -79,6 +83,18 @@ class EngineThread:
             heapq.heappush(self._timers, (due, next(self._order), job))
             self._ensure_started()
             self._wake.notify()
+
+    def collect_soon(self) -> None:
+        """Have garbage collected in a second: once, however many engines end until then."""
+        with self._wake:
+            if self._collecting:
+                return
+            self._collecting = True
+        self.later(COLLECT_AFTER_SECONDS, self._collect)
+
+    def _collect(self) -> None:
+        self._collecting = False
+        gc.collect()
 
     def stop(self, timeout: float = 3.0) -> None:
         """Finish the job at hand, drop the others, and end the thread; its executor as well."""

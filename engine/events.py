@@ -408,6 +408,7 @@ class MemorySized(NamedTuple):
     graph_bytes: int  # of all graphs there can be: that of the largest, whose memory they share
     graph_sizes: tuple[int, ...]  # their rows, largest first
     available_bytes: int  # for the KV cache
+    pool_bytes: int  # of its tensors, as they are; 0: nothing that runs a model has one
     bytes_per_block: int
     num_blocks: int
     block_size: int

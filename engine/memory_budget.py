@@ -75,6 +75,7 @@ def sized(
         graph_bytes=profile.graphs,
         graph_sizes=profile.graph_sizes,
         available_bytes=available,
+        pool_bytes=0,  # there is none yet
         bytes_per_block=spec.bytes_per_block,
         num_blocks=resolved.num_gpu_blocks,
         block_size=resolved.block_size,

@@ -398,6 +398,10 @@ class ModelRunner:
         """What can be captured, and the graphs that this engine has used, by mode and size."""
         return {"dispatcher": self.dispatcher.record(), "graphs": dict(self._graphs_told)}
 
+    def pool_bytes(self) -> int:
+        """Bytes of the KV cache's tensors."""
+        return self.kv_cache.num_bytes
+
     def known_requests(self) -> Mapping[str, CachedRequestState]:
         """The requests that it was told of and that have not ended since."""
         return self.requests

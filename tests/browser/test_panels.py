@@ -1100,6 +1100,7 @@ SIZED = MemorySized(
     graph_bytes=0,
     graph_sizes=(),
     available_bytes=2**20,
+    pool_bytes=2**20,
     bytes_per_block=2**14,
     num_blocks=64,
     block_size=16,

@@ -29,6 +29,12 @@ def test_without_chunked_prefill_a_step_must_hold_a_whole_sequence() -> None:
     assert caught.value.field == "max_num_batched_tokens"
 
 
+def test_one_block_holds_and_two_hold() -> None:
+    for blocks, said in ((2, "1 block of 16 holds 16 tokens"), (3, "2 blocks of 16 hold 32")):
+        with pytest.raises(ConfigError, match=said):
+            EngineConfig(num_gpu_blocks=blocks, max_model_len=100).resolve(8192)
+
+
 @pytest.mark.parametrize(
     ("wanted", "model", "message"),
     [
@@ -45,7 +51,8 @@ def test_max_model_len_that_cannot_be(wanted: int, model: int, message: str) -> 
     ("values", "named"),
     [
         ({"block_size": 0}, "block_size: must be 1 or more \\(got 0\\)"),
-        ({"num_gpu_blocks": "many"}, "num_gpu_blocks: must be a whole number \\(got 'many'"),
+        ({"num_gpu_blocks": "many"}, "number; 0 takes all that the memory holds \\(got 'many'"),
+        ({"num_gpu_blocks": None}, "number; 0 takes all that the memory holds \\(got None"),
         ({"blocksize": 4}, "blocksize: there is no such setting"),
         ({"seed": -1, "watermark": 1}, "watermark: .*; seed: "),
     ],

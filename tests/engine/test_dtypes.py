@@ -11,7 +11,7 @@ import torch
 
 from engine.async_llm import AsyncLLM, Submission
 from engine.config import ConfigError, EngineConfig, SamplingParams
-from engine.events import Event, GraphReplayed, KVWritten, PagesRead, WeightsRead
+from engine.events import Event, GraphReplayed, KVWritten, MemorySized, PagesRead, WeightsRead
 from engine.kv_cache import KVCache, KVCacheSpec, LayerKVCache
 from engine.kv_quantization import dequantize, quantize
 from engine.memory_budget import size_memory
@@ -180,6 +180,12 @@ def test_every_figure_of_the_log_is_of_the_dtypes_that_run(
         assert sizes and sizes == [times * fact.num_bytes for fact in facts_of(kind, after)]
 
 
+@pytest.mark.parametrize("cache", QUANTIZED)
+def test_a_pool_takes_the_bytes_that_its_log_says(tiny_model: LoadedModel, cache: str) -> None:
+    log = log_of(tiny_model, EngineConfig.parse({"kv_cache_dtype": cache}))
+    assert log.header.model["kv_cache_dtype"] == cache
+
+
 def log_of(model: LoadedModel, config: EngineConfig) -> Trace:
     """What an engine logs of one step; its pool takes the bytes that its log says."""
     llm = AsyncLLM(model, config)
@@ -188,6 +194,8 @@ def log_of(model: LoadedModel, config: EngineConfig) -> Trace:
     pool = sum(layer.nbytes for layer in llm.core.runner.kv_cache.layers)  # type: ignore[attr-defined]
     tokens = llm.config.num_gpu_blocks * llm.config.block_size
     assert pool == tokens * llm.trace.header.model["kv_bytes_per_token"]
+    (sized,) = facts_of(MemorySized, llm.trace)
+    assert sized.pool_bytes == pool == sized.num_blocks * sized.bytes_per_block
     llm.thread.stop()
     return llm.trace
 

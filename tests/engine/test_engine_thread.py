@@ -34,6 +34,21 @@ def test_call_returns_raises_and_works_from_the_thread_itself() -> None:
     thread.stop()
 
 
+def test_garbage_of_several_engines_is_collected_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    collected: list[int] = []
+    monkeypatch.setattr("engine.engine_thread.COLLECT_AFTER_SECONDS", 0.01)
+    monkeypatch.setattr("engine.engine_thread.gc.collect", lambda: collected.append(1))
+    thread = EngineThread()
+    for expected in (1, 2):
+        thread.call(lambda: [thread.collect_soon() for _ in range(5)])
+        deadline = time.monotonic() + 5
+        while len(collected) < expected and time.monotonic() < deadline:
+            time.sleep(0.005)
+    thread.call(lambda: None)
+    assert len(collected) == 2
+    thread.stop()
+
+
 def test_later_is_a_turn_after_its_time() -> None:
     thread = EngineThread()
     seen: list[tuple[str, float]] = []

@@ -92,6 +92,11 @@ def _rounding(llm: AsyncLLM) -> str:
     weights, cache = facts["dtype"], facts["kv_cache_dtype"]
     if weights == cache == "float32":
         return ""
+    if weights == "float32":
+        return (
+            f":material/warning: Your engine rounds keys and values to {cache}: a request may get "
+            "another text than in float32. *Beside fp32*, in the KV cache's panel, measures it."
+        )
     return (
         f":material/warning: Your engine computes in {weights}, with keys and values in {cache}: a "
         "request's text may change with the batch that it runs in, since rounding does."

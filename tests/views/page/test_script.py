@@ -466,7 +466,7 @@ def test_what_is_no_command_leaves_the_form_alone(server: Server) -> None:
 
 def test_an_engine_of_16_bits_says_what_text_depends_on(server: Server) -> None:
     def said(page: AppTest) -> list[str]:
-        return [item.value for item in page.caption if "may change with the batch" in item.value]
+        return [item.value for item in page.caption if ":material/warning:" in item.value]
 
     page = open_page()
     assert said(page) == []
@@ -474,7 +474,7 @@ def test_an_engine_of_16_bits_says_what_text_depends_on(server: Server) -> None:
     click(page, "gb-settings-apply")
     assert "computes in bfloat16, with keys and values in bfloat16" in said(page)[0]
     server.llm.reset(EngineConfig(kv_cache_dtype="float16"))
-    assert "computes in float32, with keys and values in float16" in said(settled(page.run()))[0]
+    assert "rounds keys and values to float16" in said(settled(page.run()))[0]
     server.llm.reset(EngineConfig(dtype="float32"))
     assert said(settled(page.run())) == []
 

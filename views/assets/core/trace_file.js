@@ -32,6 +32,7 @@ export const FACTS = {
     graph_bytes: "n",
     graph_sizes: "N",
     available_bytes: "n",
+    pool_bytes: "n",
     bytes_per_block: "n",
     num_blocks: "n",
     block_size: "n",

@@ -35,18 +35,23 @@ export function memoryParts(f, graphs) {
     { name: "weights", bytes: f.weight_bytes, truth: "measured", how: WEIGHTS_HOW },
     activationsPart(f),
     graphsPart(f, graphs),
-    {
-      name: "KV cache",
-      bytes: pool,
-      truth: "derived",
-      how: `${plural(f.num_blocks, "block")} × ${plural(f.bytes_per_block, "byte")} a block`,
-    },
+    poolPart(f),
   ];
   if (f.budget_bytes) {
     const rest = f.available_bytes - pool;
     parts.push({ name: "rest", bytes: rest, truth: "derived", how: "less than one block" });
   }
   return parts;
+}
+
+/** @param {any} f @returns {MemoryPart} */
+function poolPart(f) {
+  const product = `${plural(f.num_blocks, "block")} × ${plural(f.bytes_per_block, "byte")} a block`;
+  const name = "KV cache";
+  if (!f.pool_bytes)
+    return { name, bytes: f.num_blocks * f.bytes_per_block, truth: "derived", how: product };
+  const how = `bytes of the pool's tensors, scales among them; ${product}`;
+  return { name, bytes: f.pool_bytes, truth: "measured", how };
 }
 
 /** @param {any} f @returns {MemoryPart} */
