@@ -15,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 from engine import sessions
 from engine.async_llm import AsyncLLM
 from engine.background_model import ModelNotReady
-from engine.config import EngineConfig
+from engine.config import EngineConfig, SpeculativeConfig
 from engine.model_loader import LoadedModel, load_model
 from engine.model_loader.fetch import ModelError, Progress
 from engine.sessions import Sessions
@@ -525,3 +525,19 @@ def test_a_memory_budget_is_applied_from_the_form(server: Server) -> None:
     number(page, "settings", "max_model_len").set_value(2000)
     click(page, "gb-settings-apply")
     assert "set it to 960 or less, or raise kv_cache_memory_bytes" in words(page)
+
+
+def test_a_drafter_is_set_by_its_fields_and_taken_away_again(server: Server) -> None:
+    page = open_page()
+    method = next(box for box in page.selectbox if "speculative_config.method" in str(box.key))
+    method.set_value("ngram")
+    click(page, "gb-settings-apply")
+    assert "speculative_config.num_speculative_tokens: field required" in words(page)
+    number(page, "settings", "speculative_config.num_speculative_tokens").set_value(3)
+    click(page, "gb-settings-apply")
+    drafter = SpeculativeConfig(method="ngram", num_speculative_tokens=3)
+    assert server.llm.requested_config.speculative_config == drafter
+    method = next(box for box in page.selectbox if "speculative_config.method" in str(box.key))
+    method.select_index(0)  # off
+    click(page, "gb-settings-apply")
+    assert server.llm.requested_config.speculative_config is None
