@@ -22,6 +22,7 @@ NAMES = (
     "speculation",
     "beside_vllm",
     "decode",
+    "throughput",
     "replay",
     "dtypes",
     "highlight",
