@@ -11,7 +11,14 @@ import pytest
 import torch
 
 from engine.config import EngineConfig, SamplingParams
-from engine.events import DraftsProposed, DraftsVerified, Event, TokenSampled
+from engine.events import (
+    DraftsProposed,
+    DraftsVerified,
+    Event,
+    StepDispatched,
+    TokenSampled,
+    UniformDecode,
+)
 from engine.model_runner import ModelRunner
 from engine.outputs import ModelRunnerOutput, NewRequestData, ScheduledRequest, SchedulerOutput
 from engine.rejection_sampler import verify
@@ -332,7 +339,8 @@ def test_drawn_text_is_the_same_with_drafts(wrong: int) -> None:
     plain = Engine(model, block_size=4)
     plain.add("r", PROMPT, **params)
     text = plain.run()["r"]
-    engine = Engine(model, block_size=4, speculative_config=SPECULATION)
+    more = {"speculative_config": SPECULATION, "cudagraph_mode": "FULL_DECODE_ONLY"}
+    engine = Engine(model, block_size=4, **more)
     engine.runner.proposer = Oracle([*PROMPT, *text], wrong)
     engine.add("r", PROMPT, **params)
     assert engine.run()["r"] == text
@@ -340,3 +348,6 @@ def test_drawn_text_is_the_same_with_drafts(wrong: int) -> None:
     assert any(fact.num_accepted < len(fact.drafts) for fact in verified) == bool(wrong)
     assert all(len(fact.drawn_from) == len(fact.probabilities) > 0 for fact in verified)
     assert engine.core.step_index < plain.core.step_index
+    # Three drafts and the token before them are a decode of its own length, which has a graph.
+    taken = {(e.facts.mode, e.facts.num_tokens, e.reason) for e in engine.events(StepDispatched)}
+    assert ("FULL", 4, UniformDecode(1, 4)) in taken
