@@ -1,1 +1,4 @@
-"""What drafts tokens for the model to verify (vLLM 0.26.0: `vllm/v1/spec_decode/`)."""
+"""What drafts tokens for the model to verify (map: GPU model runner).
+
+Counterpart in vLLM 0.26.0: `vllm/v1/spec_decode/`.
+"""
