@@ -24,6 +24,7 @@ NAMES = (
     "decode",
     "throughput",
     "replay",
+    "attention",
     "dtypes",
     "highlight",
     "playback",

@@ -29,6 +29,16 @@ if TYPE_CHECKING:
 _CAUSAL = re.compile(r"(ForCausalLM|LMHeadModel|ForConditionalGeneration)$")
 # What the paged KV cache can hold: Mamba and linear attention keep a state of their own kind.
 _ATTENTION_LAYERS = {"full_attention", "sliding_attention"}
+# Sizes of such a state, by which a configuration tells that there is one: Mamba and its hybrids,
+# RWKV, gated linear attention, short convolutions.
+_STATE_SIZES = (
+    "state_size",
+    "mamba_d_state",
+    "ssm_state_size",
+    "attention_hidden_size",
+    "linear_num_value_heads",
+    "conv_L_cache",
+)
 
 
 @dataclass(frozen=True)
@@ -176,6 +186,11 @@ def _check_architecture(config: PretrainedConfig) -> None:
         reason = "is an encoder-decoder model"
     elif model_class is None or (names and not any(_CAUSAL.search(name) for name in names)):
         reason = "is not a causal language model"
+    elif any(getattr(text, name, None) for name in _STATE_SIZES):
+        reason = (
+            "has layers that keep a running state (state-space, linear attention, convolution), "
+            "which no paged KV cache holds"
+        )
     elif not model_class._supports_attention_backend:
         reason = "computes its attention in a way that cannot be replaced by a paged one"
     elif other := set(getattr(text, "layer_types", None) or ()) - _ATTENTION_LAYERS:

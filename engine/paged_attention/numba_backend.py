@@ -39,11 +39,16 @@ def refuse_numba(asked: Asked) -> str | None:
     """Why the kernels cannot run for an engine."""
     if asked.device.type != "cpu":
         return f"computes on the CPU, and the model is on {asked.device.type}: set it to auto"
-    if importlib.util.find_spec("numba") is None:
+    if not numba_is_installed():
         return "needs numba, which is not installed: run `pip install numba`, or set it to auto"
     if asked.dtype not in DTYPES:
         return f"takes no queries of {asked.dtype}: set it to auto"
     return None
+
+
+def numba_is_installed() -> bool:
+    """Whether it is there; it is imported when a kernel is needed."""
+    return importlib.util.find_spec("numba") is not None
 
 
 def kernels() -> Any:

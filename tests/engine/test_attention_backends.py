@@ -8,8 +8,8 @@ import pytest
 
 from engine.async_llm import AsyncLLM
 from engine.config import ConfigError, EngineConfig, SamplingParams
-from engine.events import AttentionRun, Event
-from engine.paged_attention import BACKENDS, choice, choose_backend
+from engine.events import AttentionRun, Event, GraphReplayed, TokenSampled
+from engine.paged_attention import BACKENDS, choice, choose_backend, numba_backend
 from tests.engine.tiny_configs import tiny
 
 
@@ -18,8 +18,15 @@ def runs(engine: AsyncLLM) -> set[str]:
     engine.submit([5, 6, 7], SamplingParams(temperature=0.0, max_tokens=3))
     while engine.status.has_work:
         engine.step()
-    events = (record for record in engine.trace.records if isinstance(record, Event))
-    return {event.facts.backend for event in events if isinstance(event.facts, AttentionRun)}
+    return {e.facts.backend for e in events_of(engine) if isinstance(e.facts, AttentionRun)}
+
+
+def events_of(engine: AsyncLLM) -> list[Event]:
+    return [record for record in engine.trace.records if isinstance(record, Event)]
+
+
+def sampled(engine: AsyncLLM) -> list[int]:
+    return [e.facts.token for e in events_of(engine) if isinstance(e.facts, TokenSampled)]
 
 
 def test_the_log_tells_the_backend_of_eager_and_replayed_steps(
@@ -39,6 +46,28 @@ def test_a_backend_that_cannot_is_refused_by_name_before_anything_is_built(
         engine.reset(EngineConfig(attention_backend="torch"))
     assert caught.value.field == "attention_backend"
     assert engine.trace is before
+
+
+def test_what_is_not_installed_is_refused_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba_backend, "numba_is_installed", lambda: False)
+    with pytest.raises(ConfigError, match="numba needs numba.*`pip install numba`"):
+        choose_backend(tiny("llama"), EngineConfig(attention_backend="numba"))
+    assert choose_backend(tiny("llama"), EngineConfig()) == "torch"
+
+
+@pytest.mark.skipif(not numba_backend.numba_is_installed(), reason="numba is not installed")
+def test_numba_runs_an_engine_eagerly_and_replayed(make: Callable[..., AsyncLLM]) -> None:
+    """A replay is compared with the eager forward, to the bit, when it is captured."""
+    assert choose_backend(tiny("llama"), EngineConfig()) == "numba"
+    texts = []
+    for settings in ({"attention_backend": "torch"}, {"attention_backend": "numba"}):
+        for enforce_eager in (False, True):
+            engine = make(enforce_eager=enforce_eager, **settings)
+            assert runs(engine) == {settings["attention_backend"]}
+            replayed = [e for e in events_of(engine) if isinstance(e.facts, GraphReplayed)]
+            assert bool(replayed) is not enforce_eager
+            texts.append(sampled(engine))
+    assert all(text == texts[0] for text in texts)
 
 
 def test_auto_takes_the_first_that_can(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,6 +68,11 @@ _HELP = {
     "8); in float16 and float32, none did. Another dtype takes memory for weights of its own. On a "
     "CPU without float16 arithmetic, prompts take far longer in it than in float32 (3 to 12 times, "
     "measured).",
+    "attention_backend": "`torch` gathers the pages of a request and attends by torch's own "
+    "functions. `numba` reads decodes' pages where they lie, by kernels that it compiles (`pip "
+    "install numba`; auto takes it where it is). `triton` has the kernels for a GPU, and "
+    "`triton-interpret` runs the same ones step by step on a CPU, to look at: seconds a step. The "
+    "log's attention_run says which one ran.",
     "kv_cache_dtype": "Keys and values are rounded when they are written and widened when they are "
     "read. Of a token's bytes in float32, 16 bits take a half and fp8 a quarter; "
     "int8_per_token_head also has a scale of 4 bytes for each token and KV head. float32 itself is "
