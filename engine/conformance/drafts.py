@@ -25,18 +25,21 @@ class DraftingRunner(FormulaRunner):
         self.verified: Counter[str] = Counter()  # steps in which drafts of a request were
 
     def sample_tokens(self) -> ModelRunnerOutput:
-        """The true tokens up to the first that its draft is not, and drafts of what follows."""
+        """The true tokens up to the first that its draft is not, and drafts of what follows.
+
+        There are drafts for a request in mid-prefill too, which the scheduler has to ignore.
+        """
         tokens: dict[str, tuple[int, ...]] = {}
         drafts: dict[str, tuple[int, ...]] = {}
         for entry in self.output.scheduled:
             key, known = entry.request_id, self.known[entry.request_id]
             computed = entry.num_computed_tokens + entry.num_tokens - len(entry.draft_token_ids)
-            if computed < known.num_tokens:  # a part of a prompt
-                continue
             number = known.num_tokens - known.num_prompt_tokens
-            tokens[key] = self._verify(entry, number)
-            known.num_tokens += len(tokens[key])
-            drafts[key] = self._propose(key, number + len(tokens[key]))
+            if computed == known.num_tokens:  # else a part of a prompt
+                tokens[key] = self._verify(entry, number)
+                known.num_tokens += len(tokens[key])
+                number += len(tokens[key])
+            drafts[key] = self._propose(key, number)
         return ModelRunnerOutput(tokens, draft_token_ids=drafts)
 
     def _verify(self, entry: ScheduledRequest, number: int) -> tuple[int, ...]:
