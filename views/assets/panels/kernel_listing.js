@@ -71,7 +71,7 @@ export class Listings {
     this.element = /** @type {HTMLDetailsElement} */ (
       el(
         "details",
-        { class: "gbp-oplist gbp-klisting", ontoggle: () => this.opened() },
+        { class: "gbp-klisting", ontoggle: () => this.opened() },
         el("summary", { text: "The kernels as text: source, TTIR, PTX, SASS" }),
         el(
           "div",
