@@ -47,17 +47,13 @@ def capture_sizes(
 def for_decode_query_len(sizes: Sequence[int], query_len: int) -> tuple[int, ...]:
     """The sizes where a decode batch has `query_len` tokens a request: whole requests only.
 
-    They are rounded up, as long as the largest holds them. ConfigError where none is left.
+    They are rounded up, as long as the largest holds them; none is left where the largest is less
+    than one decode. (vLLM refuses to start then; here every batch runs eagerly.)
     """
     if query_len == 1 or not sizes:
         return tuple(sizes)
     most = max(sizes)
+    if query_len > most:
+        return ()
     rounded = {-(-size // query_len) * query_len for size in sizes}
-    kept = sorted(size for size in rounded if size <= most)
-    if not kept:
-        raise ConfigError(
-            f"cudagraph_capture_sizes: the largest, {most}, holds no decode of {query_len} tokens "
-            f"(num_speculative_tokens + 1); add {query_len} or more, or set cudagraph_mode to "
-            "PIECEWISE or NONE"
-        )
-    return tuple(kept)
+    return tuple(sorted(size for size in rounded if size <= most)) or (query_len,)

@@ -67,7 +67,7 @@ function introduction({ any, enforceEager, device }) {
     device === "cuda"
       ? "A graph is launched as a whole, whatever number of kernels it holds."
       : "On a CPU a graph is a list: the operations of one forward, recorded once and run again " +
-        "without the model's modules. A GPU launches such a list at once, as a CUDA graph.";
+        "without the decoder's modules. A GPU launches such a list at once, as a CUDA graph.";
   if (any) return [what];
   return ["None yet: each is captured when a batch first needs it. ", what];
 }
