@@ -6,7 +6,7 @@ process the same class works on CPU tensors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ from engine.paged_attention.triton.launch import (
     Chunks,
     Decodes,
     Pages,
-    WalkTrace,
     paged_decode,
     paged_prefill,
     prefill_rows,
@@ -47,8 +46,6 @@ class TritonPagedAttention:
     decodes: Decodes | None
     prefills: Prefills | None
     splits: int | None = None  # None: as many as keep the GPU busy
-    trace: bool = False
-    traces: list[WalkTrace] = field(default_factory=list)  # of the last layer, decodes first
     name: str = "triton"
 
     @classmethod
@@ -83,15 +80,12 @@ class TritonPagedAttention:
         heads, rows, dim = query.shape
         output = query.new_empty(rows, heads, dim)
         output[self.num_tokens :] = 0
-        self.traces = []
         if self.decodes is not None:
             splits = self.splits or splits_for(self.decodes, pages.data)
-            notes = paged_decode(pages, query, output, self.decodes, options, splits, self.trace)
-            self.traces += [notes] if notes else []
+            paged_decode(pages, query, output, self.decodes, options, splits)
         if self.prefills is not None:
             chunks = self.prefills.tiled(heads // pages.data.shape[3], dim)
-            notes = paged_prefill(pages, query, output, chunks, options, self.trace)
-            self.traces += [notes] if notes else []
+            paged_prefill(pages, query, output, chunks, options)
         return output
 
 
@@ -148,12 +142,14 @@ def int32(values: object, device: torch.device) -> Tensor:
 def splits_for(batch: Decodes, data: Tensor) -> int:
     """Into how many shares to split each request's pages, so that every processor has work.
 
-    By the width of the block tables and not by the lengths, which a CUDA graph cannot look at.
+    By the width of the block tables and not by the lengths, which a CUDA graph cannot look at. A
+    power of two: each number is a kernel to compile.
     """
     requests, width = batch.block_tables.shape
     _, _, block_size, kv_heads, _ = data.shape
     wanted = processors(data.device) * PROGRAMS_A_PROCESSOR // (requests * kv_heads)
-    return max(1, min(wanted, width * block_size // SMALLEST_SPLIT, MAX_SPLITS))
+    most = max(1, min(wanted, width * block_size // SMALLEST_SPLIT, MAX_SPLITS))
+    return 1 << (most.bit_length() - 1)
 
 
 @cache

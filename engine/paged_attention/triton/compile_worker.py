@@ -165,7 +165,7 @@ def source_of(function: Any, launch: Launch) -> tuple[Any, dict[str, Any]]:
         attrs={
             (names.index(n),): [["tt.divisibility", ALIGNED]]
             for n in names
-            if n not in constants and is_aligned(given[n])
+            if n not in constants and n not in function.do_not_specialize and is_aligned(given[n])
         },
     )
     return source, {n: v for n, v in launch.keywords.items() if n not in names}

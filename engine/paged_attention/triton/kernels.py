@@ -234,7 +234,7 @@ def first_block(position, BLOCK_SIZE: tl.constexpr, WINDOW: tl.constexpr):
         return position * 0
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["width"])  # it changes from step to step
 def paged_decode_kernel(
     query,  # [heads, rows, dim], any strides of heads and rows
     output,  # [rows, heads, dim]; with several splits [requests, splits, heads, dim] float32
@@ -390,7 +390,7 @@ def reduce_splits_kernel(
     )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["width"])  # it changes from step to step
 def paged_prefill_kernel(
     query,  # [heads, rows, dim], any strides of heads and rows
     output,  # [rows, heads, dim]
