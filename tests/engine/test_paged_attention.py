@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import engine.paged_attention as paged
 from engine.kv_cache import KVCache, KVCacheSpec
@@ -130,6 +134,52 @@ def forget(monkeypatch: pytest.MonkeyPatch, option: str) -> None:
     monkeypatch.setattr(
         paged, "AttentionOptions", lambda **values: original(**(values | {option: None}))
     )
+
+
+def without(name: str) -> Callable[[nn.Module, Any], None]:
+    """Break a model: put nothing in the place of these modules."""
+
+    def change(model: nn.Module, config: Any) -> None:
+        for module in list(model.modules()):
+            if hasattr(module, name):
+                setattr(module, name, nn.Identity())
+
+    return change
+
+
+def set_all(name: str, value: Any) -> Callable[[nn.Module, Any], None]:
+    """Break a model: this is the same in all its modules, and in its configuration."""
+
+    def change(model: nn.Module, config: Any) -> None:
+        for owner in (*model.modules(), config):
+            if hasattr(owner, name):
+                setattr(owner, name, value)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("qwen3", without("q_norm")),
+        ("olmo2", without("k_norm")),
+        ("gemma3_text", without("q_norm")),
+        ("smollm3", set_all("use_rope", 1)),
+        ("granite", set_all("scaling", 1.0)),
+        ("granite", set_all("logits_scaling", 1.0)),
+        ("gemma2", set_all("final_logit_softcapping", None)),
+    ],
+)
+def test_without_what_is_the_model_s_own_the_result_is_wrong(
+    name: str, change: Callable[[nn.Module, Any], None]
+) -> None:
+    """Norms of queries, layers without positions and scales reach the paged model's logits."""
+    model = tiny(name)
+    broken = dataclasses.replace(model, model=copy.deepcopy(model.model))
+    change(broken.model, broken.model.config)
+    sequences = PagedSequences(broken, [37])
+    (logits,) = sequences.run()
+    assert (logits - plain_logits(model, sequences.tokens[0])).abs().max() > 1e-2
 
 
 def test_one_wrong_block_is_wrong() -> None:

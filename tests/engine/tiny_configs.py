@@ -47,7 +47,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "gemma3_text": _GEMMA,
     "phi3": {},
     "olmo2": {},
-    "smollm3": {},
+    "smollm3": {"no_rope_layer_interval": 2},  # every other layer without positions
     "granite": {"attention_multiplier": 0.5, "logits_scaling": 2.0},
     "gpt_oss": {
         "head_dim": 16,
