@@ -159,7 +159,7 @@ def test_the_source_is_read_and_searched(page: Page) -> None:
     expect(code).to_contain_text("def paged_decode_kernel(")
     page.get_by_label("Search the text").fill("tl.load(")
     hits = code.locator(".is-hit")
-    expect(page.locator(".gbp-kfind")).to_contain_text(f"{hits.count()} lines")
+    expect(page.locator(".gbp-klisting .gbp-kfind")).to_contain_text(f"{hits.count()} lines")
     assert hits.count() > 5 and all("tl.load(" in text for text in hits.all_inner_texts())
     first = code.locator(".is-here").inner_text()
     page.get_by_label("Search the text").press("Enter")
