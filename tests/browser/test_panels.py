@@ -683,6 +683,10 @@ def test_a_comparison_is_told_in_words_figures_bars_and_text(
         """() => [...harness.box.querySelectorAll('.gbp-layers i')].map((bar) =>
           [bar, bar.firstChild].map((each) => each.getBoundingClientRect().height))"""
     )
+    widths = page.locator(".gbp-layers i").evaluate_all(
+        "bars => bars.map((bar) => bar.clientWidth)"
+    )
+    assert min(widths) >= 3
     tallest = heights[3][0]
     for (whole, rounding), error, part in zip(
         heights, (0.026, 0.027, 0.034, 0.06), (0.026, 0.027, 0.025, 0.026), strict=True
