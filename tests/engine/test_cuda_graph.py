@@ -36,6 +36,7 @@ from engine.events import (
     Phase,
     StepDispatched,
     TokensReturned,
+    UniformDecode,
 )
 from engine.forward import ModelInputs, context_of, run_eagerly
 from engine.kv_cache import KVCache, KVCacheSpec
@@ -134,6 +135,21 @@ def test_replays_equal_the_padded_forward_in_other_dtypes(dtype: torch.dtype) ->
     engine.run()
     assert engine.runner.compared == 6  # the prompts in pieces, then decodes
     assert engine.runner.kv_cache.layers[0].data.dtype is dtype
+
+
+def test_decodes_with_drafts_replay_a_full_graph() -> None:
+    """Uniform batches of more than one row a request, and mixed ones where a draft is missing."""
+    drafter = {"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_min": 1}
+    model = tiny("llama")
+    engine = comparing(model, max_num_batched_tokens=32, speculative_config=drafter)
+    for i in range(3):
+        engine.add(f"r{i}", [5 + i, 6, 5 + i, 6], max_tokens=24)
+    outputs = engine.run()
+    decided = engine.events(StepDispatched)
+    assert any(e.reason == UniformDecode(3, 3) and e.facts.mode == "FULL" for e in decided)
+    assert engine.runner.compared == len(engine.facts(GraphReplayed)) > 5
+    for key, request in engine.requests.items():
+        assert outputs[key] == plain_greedy(model, request.all_token_ids[:4], 24)
 
 
 def test_engines_with_other_pools_share_a_list() -> None:
