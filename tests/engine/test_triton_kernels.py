@@ -209,10 +209,10 @@ def test_k_and_v_are_written_to_their_slots_and_nowhere_else(cache: torch.dtype)
 
 
 def test_a_share_of_the_pages_for_each_program_gives_the_same() -> None:
-    case = Case(heads=6, chunks=((1, 33), (1, 5)), window=30)
+    case = Case(chunks=((1, 25), (1, 3)), window=22)
     case.splits = 1
     whole = case.run()
-    for splits in (2, 3, 16):
+    for splits in (3, 8):
         case.splits = splits
         assert (case.run() - whole).abs().max() < 1e-6
 
