@@ -98,6 +98,9 @@ class HashingRunner(ModelRunner):
         slots = config.num_gpu_blocks * config.block_size
         self.layers = [[NEVER_WRITTEN] * slots, [NEVER_WRITTEN] * slots]
 
+    def pool_bytes(self) -> int:
+        return 0  # no tensors
+
     def _dispatched(self, inputs: Any) -> Any:
         return None  # there are no graphs
 
