@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from engine.paged_attention.torch_backend import PrefillChunk
 if TYPE_CHECKING:
     from engine.paged_attention.choice import Asked
 
-MOST_ROWS = 16  # of a request, for the kernel: a tile
+MOST_ROWS = 8  # of a request, for the kernel: one tile
 # Pairs of a token and a KV head from which on a second thread pays for being woken up.
 PARALLEL_FROM = 4096
 NO_WINDOW = 2**62
@@ -69,6 +69,7 @@ class NumbaPagedAttention:
     tables: Array  # [requests, width] blocks
     chunks: list[PrefillChunk]
     pairs: int  # of a token and a row's request, that `tiles` make
+    items: dict[int, Array] = field(default_factory=dict)  # by KV heads: `tiles` with each of them
     name: str = "numba"
 
     @classmethod
@@ -127,8 +128,10 @@ class NumbaPagedAttention:
         num_threads = threads() if self.pairs * num_kv_heads >= PARALLEL_FROM else 1
         needed = module.scratch_size(MOST_ROWS, num_heads // num_kv_heads, dim)
         attend = module.attend if num_threads == 1 else module.attend_in_parallel
+        if num_kv_heads not in self.items:
+            self.items[num_kv_heads] = with_heads(self.tiles, num_kv_heads)
         attend(
-            with_heads(self.tiles, num_kv_heads),
+            self.items[num_kv_heads],
             self.tables,
             self.block_size,
             query.numpy(),

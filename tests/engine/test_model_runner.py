@@ -485,7 +485,7 @@ def test_the_facts_of_a_mixed_step() -> None:
     assert last(StepDispatched) == StepDispatched("PIECEWISE", 6, 8)
     assert engine.events(StepDispatched)[-1].reason == NotUniformDecode(1, 1, 5)
     assert last(ForwardRun) == ForwardRun(6, 2, 3)
-    assert last(WeightsRead) == WeightsRead(model.weight_bytes)
+    assert last(WeightsRead) == WeightsRead(model.read_bytes)
     assert last(AttentionRun) == AttentionRun(engine.runner.kv_cache.attention_backend, 3, 6)
     assert last(KVWritten) == KVWritten(6, 6 * spec.bytes_per_token)
     assert engine.facts(PagesRead)[-2:] == [
