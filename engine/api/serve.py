@@ -6,6 +6,7 @@ Box `client-req`, its other end. vLLM 0.26.0: `vllm/entrypoints/launcher.py`.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import socket
@@ -72,6 +73,7 @@ def serve(app: Any, environ: Mapping[str, str] = os.environ) -> int:
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
     server = AnnouncingServer(config)
+    atexit.register(end_quietly)
     try:
         server.run(sockets=[listener])
     except KeyboardInterrupt:
@@ -79,6 +81,13 @@ def serve(app: Any, environ: Mapping[str, str] = os.environ) -> int:
     finally:
         listener.close()
     return 0 if server.started else 3
+
+
+def end_quietly() -> None:
+    """The server has ended in order: what bindings (Triton's) miss from here on helps nobody."""
+    sys.stderr.flush()
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stderr.fileno())
 
 
 def listen(host: str, port_text: str) -> socket.socket:
