@@ -48,8 +48,18 @@ def seed_or_none(seed: int | None) -> int | None:
     return None if seed == -1 else seed
 
 
+def cache_dtype_by_short_name(name: Any) -> Any:
+    """vLLM's name for what people call otherwise."""
+    short = {"fp16": "float16", "bf16": "bfloat16", "int8": "int8_per_token_head"}
+    return short.get(name, name) if isinstance(name, str) else name
+
+
 Temperature = Annotated[float, Field(ge=0.0, le=2.0), AfterValidator(raise_temperature)]
 Seed = Annotated[int | None, Field(ge=-(2**63), lt=2**63), AfterValidator(seed_or_none)]
+CacheDType = Annotated[
+    Literal["auto", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "int8_per_token_head"],
+    BeforeValidator(cache_dtype_by_short_name),
+]
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 GraphSize = Annotated[int, Field(ge=1, le=32_768)]
 Bias = Annotated[float, Field(allow_inf_nan=False), AfterValidator(clamp_bias)]
@@ -185,9 +195,7 @@ class EngineConfig(BaseModel):
         default="auto",
         description="of weights; auto: float32. In 16 bits a text may change with its batch",
     )
-    kv_cache_dtype: Literal[
-        "auto", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "int8_per_token_head"
-    ] = Field(
+    kv_cache_dtype: CacheDType = Field(
         default="auto",
         description="of keys and values in the pool; auto: as the weights; fp8: fp8_e4m3",
     )

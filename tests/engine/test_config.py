@@ -164,3 +164,11 @@ def test_a_draft_model_takes_a_slot_for_every_seat() -> None:
     assert EngineConfig.parse(values).max_num_scheduled_tokens == 1
     with pytest.raises(ConfigError, match="leaves none; raise it to 9 or more"):
         EngineConfig.parse({**values, "max_num_batched_tokens": 8})
+
+
+@pytest.mark.parametrize(
+    ("short", "name"),
+    [("bf16", "bfloat16"), ("fp16", "float16"), ("int8", "int8_per_token_head"), ("fp8", "fp8")],
+)
+def test_a_cache_dtype_may_have_its_short_name(short: str, name: str) -> None:
+    assert EngineConfig.parse({"kv_cache_dtype": short}).kv_cache_dtype == name
