@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,6 +23,27 @@ settings.load_profile("untimed")
 
 os.environ.pop("MODEL", None)  # the tests name the models they need
 os.environ["HF_HUB_OFFLINE"] = "1"  # and ask no Hub
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile numba's kernels once and for all, before servers and workers each do it."""
+    if not hasattr(session.config, "workerinput") and find_spec("numba"):
+        import torch
+
+        from engine.paged_attention.numba_backend import compile_for
+
+        compile_for(torch.float32)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def usual_attention() -> None:
+    """Engines of this process attend as after `make run`, where numba is not installed.
+
+    Tests of the numba backend ask for it, and a server of its own takes it.
+    """
+    from engine.paged_attention import choice
+
+    choice.PREFERRED["cpu"] = ("torch",)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
