@@ -12,6 +12,8 @@ from engine.events import AttentionRun, Event, GraphReplayed, TokenSampled
 from engine.paged_attention import BACKENDS, choice, choose_backend, numba_backend
 from tests.engine.tiny_configs import tiny
 
+USUAL = choice.PREFERRED["cpu"]  # before tests/conftest.py takes numba out of it
+
 
 def runs(engine: AsyncLLM) -> set[str]:
     """The backends of all steps of an engine that is given something to do."""
@@ -56,9 +58,14 @@ def test_what_is_not_installed_is_refused_with_its_remedy(monkeypatch: pytest.Mo
 
 
 @pytest.mark.skipif(not numba_backend.numba_is_installed(), reason="numba is not installed")
+def test_auto_takes_numba_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert USUAL == ("numba", "torch")
+    monkeypatch.setitem(choice.PREFERRED, "cpu", USUAL)
+    assert choose_backend(tiny("llama"), EngineConfig()) == "numba"
+
+
 def test_numba_runs_an_engine_eagerly_and_replayed(make: Callable[..., AsyncLLM]) -> None:
     """A replay is compared with the eager forward, to the bit, when it is captured."""
-    assert choose_backend(tiny("llama"), EngineConfig()) == "numba"
     texts = []
     for settings in ({"attention_backend": "torch"}, {"attention_backend": "numba"}):
         for enforce_eager in (False, True):
