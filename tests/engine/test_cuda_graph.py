@@ -262,7 +262,7 @@ def listed(facts: GraphCaptured) -> list[str]:
 def test_the_operations_listed_are_those_executed(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = decoding(tiny(name), 2)
+    engine = decoding(tiny(name), 2, attention_backend="torch")
     engine.core.step()
     executed: list[str] = []
 
