@@ -16,6 +16,7 @@ from starlette.staticfiles import StaticFiles
 from engine.api.guard import guards
 from engine.api.serve import lifespan_of
 from engine.api.server import routes
+from engine.model_loader import load_model
 from engine.sessions import Sessions
 from tests.servers import in_thread
 from views.architecture import load_document, load_page
@@ -51,8 +52,13 @@ class StageServer:
 
 
 @contextlib.contextmanager
-def stage_server(sessions: Sessions) -> Iterator[StageServer]:
-    """Serve on a free port, in a thread."""
+def stage_server(*, shared_enabled: bool, max_engines: int = 50) -> Iterator[StageServer]:
+    """Serve the tiny model on a free port, in a thread; it is loaded when this yields."""
+    sessions = Sessions(
+        lambda report: load_model("tiny-random", report),
+        shared_enabled=shared_enabled,
+        max_engines=max_engines,
+    )
     app = Starlette(
         routes=[
             *routes(sessions),
@@ -65,6 +71,7 @@ def stage_server(sessions: Sessions) -> Iterator[StageServer]:
         lifespan=lifespan_of(sessions),
     )
     with in_thread(app) as url:
+        sessions.wait_for_model(60)
         yield StageServer(url, sessions)
 
 

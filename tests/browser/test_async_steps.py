@@ -16,10 +16,9 @@ from playwright.sync_api import expect
 
 from engine.config import SamplingParams
 from engine.model_loader import load_model
-from engine.sessions import Sessions
 from engine.trace import Trace, fold
 from tests.browser.async_traces import CONFIG, async_trace
-from tests.browser.stage_server import StageServer, stage_server
+from tests.browser.stage_server import StageServer
 from tests.browser.test_stage import axe_faults, own_engine, settle, show, wait_head, watched
 
 if TYPE_CHECKING:
@@ -35,14 +34,6 @@ class Recorded(NamedTuple):
     text: str
     records: list[Json]
     trace: Trace
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[StageServer]:
-    sessions = Sessions(lambda report: load_model("tiny-random", report), max_engines=50)
-    with stage_server(sessions) as server:
-        sessions.wait_for_model(60)
-        yield server
 
 
 def recorded(by_hand: bool) -> Recorded:

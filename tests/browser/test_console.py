@@ -29,7 +29,6 @@ from tests.browser.test_stage import (
     axe_faults,
     context,
     page,
-    server,
     settle,
     show,
     wait_until,

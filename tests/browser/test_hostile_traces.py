@@ -10,9 +10,7 @@ import pytest
 
 from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig, SamplingParams
-from engine.model_loader import load_model
-from engine.sessions import Sessions
-from tests.browser.stage_server import StageServer, stage_server
+from tests.browser.stage_server import StageServer
 from tests.browser.test_stage import watched
 
 if TYPE_CHECKING:
@@ -20,14 +18,6 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 Lines = list[Json]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[StageServer]:
-    sessions = Sessions(lambda report: load_model("tiny-random"), shared_enabled=True)
-    with stage_server(sessions) as server:
-        sessions.wait_for_model(60)
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,7 @@ from playwright.sync_api import expect
 
 from engine.async_llm import AsyncLLM
 from engine.config import SamplingParams
-from engine.model_loader import load_model
-from engine.sessions import Sessions
-from tests.browser.stage_server import StageServer, stage_server
+from tests.browser.stage_server import StageServer
 from tests.browser.test_stage import axe_faults, wait_until, watched
 
 if TYPE_CHECKING:
@@ -21,14 +19,6 @@ if TYPE_CHECKING:
 
 pytest.importorskip("triton")
 FIRST_TRACE_MS = 60_000  # the interpreter's process starts for it
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[StageServer]:
-    sessions = Sessions(lambda report: load_model("tiny-random", report), max_engines=50)
-    with stage_server(sessions) as server:
-        sessions.wait_for_model(60)
-        yield server
 
 
 @pytest.fixture

@@ -15,21 +15,11 @@ from engine.async_llm import AsyncLLM
 from engine.config import SamplingParams
 from engine.events import Event, IntegrityChecked
 from engine.integrity import RULES
-from engine.model_loader import load_model
-from engine.sessions import Sessions
-from tests.browser.stage_server import StageServer, stage_server
+from tests.browser.stage_server import StageServer
 from tests.browser.test_stage import settle, wait_until, watched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[StageServer]:
-    sessions = Sessions(lambda report: load_model("tiny-random", report), max_engines=50)
-    with stage_server(sessions) as server:
-        sessions.wait_for_model(60)
-        yield server
 
 
 @pytest.fixture

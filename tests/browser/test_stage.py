@@ -20,8 +20,6 @@ from playwright.sync_api import expect
 from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig, SamplingParams
 from engine.events import FACTS_BY_TYPE
-from engine.model_loader import load_model
-from engine.sessions import Sessions
 from engine.trace import Trace, fold
 from tests.browser.stage_server import StageServer, stage_server
 
@@ -36,16 +34,6 @@ class Recorded(NamedTuple):
 
     text: str
     trace: Trace
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[StageServer]:
-    sessions = Sessions(
-        lambda report: load_model("tiny-random", report), shared_enabled=True, max_engines=200
-    )
-    with stage_server(sessions) as server:
-        sessions.wait_for_model(60)
-        yield server
 
 
 @pytest.fixture(scope="module")
@@ -920,8 +908,7 @@ def test_the_shared_engine_is_watched_and_not_commanded(page: Page) -> None:
 
 
 def test_a_shared_engine_that_is_turned_off_is_not_offered(context: BrowserContext) -> None:
-    sessions = Sessions(lambda report: load_model("tiny-random", report), shared_enabled=False)
-    with stage_server(sessions) as alone:
+    with stage_server(shared_enabled=False) as alone:
         page = context.new_page()
         page.add_init_script("sessionStorage.setItem('glassbox.engine', 'shared')")
         open_stage(page, alone)

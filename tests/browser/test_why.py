@@ -13,13 +13,11 @@ from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig, SamplingParams
 from engine.conformance import Conformance, Workload, driver_of, load_workload
 from engine.events import BlocksHit, BlocksLeftUncomputed, RequestPreempted, RequestScheduled
-from engine.model_loader import load_model
 from engine.origins import Origins
-from engine.sessions import Sessions
 from engine.trace import Trace
 from engine.vllm_symbols import DECIDED_BY
 from engine.why import DECISIONS, decisions_about
-from tests.browser.stage_server import StageServer, stage_server
+from tests.browser.stage_server import StageServer
 from tests.browser.test_stage import HOSTILE, axe_faults, settle, show, watched
 from tests.engine.workloads import ASYNC_FOLDER, FOLDER, SPEC_FOLDER, workload_path
 
@@ -31,14 +29,6 @@ WORKLOADS += ["20-reset-cache", "24-random-d", "27-priority-victim-in-step", "29
 SPEC_WORKLOADS = ["03-prefix-eagle", "06-padding", "08-priority", "09-budget"]
 ASYNC_WORKLOADS = ["05-preempt", "08-reset"]
 LINES = ".gb-inspector .gb-history .gb-event-button"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[StageServer]:
-    sessions = Sessions(lambda report: load_model("tiny-random"), shared_enabled=True)
-    with stage_server(sessions) as server:
-        sessions.wait_for_model(60)
-        yield server
 
 
 @pytest.fixture(scope="module")
