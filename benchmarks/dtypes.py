@@ -10,8 +10,9 @@ import time
 
 from benchmarks.harness.effort import Effort
 from benchmarks.harness.figures import Figure, figure
-from engine.async_llm import AsyncLLM, Submission
+from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig, SamplingParams
+from engine.input_processor import Submission
 from engine.model_loader import LoadedModel, load_model
 from engine.model_loader.dtypes import in_dtype
 from engine.model_loader.fetch import DEFAULT_MODEL

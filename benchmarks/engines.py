@@ -6,7 +6,6 @@ import time
 from math import ceil
 from typing import NamedTuple
 
-from engine.async_llm import model_facts, package_versions
 from engine.config import EngineConfig, SamplingParams
 from engine.core import EngineCore
 from engine.events import CODE_OF_REASON, Event, Facts, Patch, Phase, Reason, StepDispatched
@@ -14,7 +13,8 @@ from engine.model_loader import LoadedModel
 from engine.model_runner import ModelRunner
 from engine.output_processor import OutputProcessor, RequestStream
 from engine.request import Request
-from engine.trace import SCHEMA_VERSION, Changes, Trace, TraceHeader
+from engine.trace import Changes, Trace
+from engine.trace_header import trace_header
 
 PROMPT_TOKENS = 32
 WARM_STEPS = 4  # the first is the prefill
@@ -135,17 +135,3 @@ def hand_in(
     stream = RequestStream(request_id, "", token_ids)
     outputs.add_request(request, "benchmark", stream)
     core.add_request(request, "benchmark")
-
-
-def trace_header(model: LoadedModel, config: EngineConfig) -> TraceHeader:
-    """As `AsyncLLM` writes it."""
-    return TraceHeader(
-        schema_version=SCHEMA_VERSION,
-        trace_id="benchmark",
-        config=config.model_dump(mode="json"),
-        model=model_facts(model),
-        document="",
-        versions=package_versions(),
-        started_at=time.time(),
-        state={},
-    )

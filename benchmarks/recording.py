@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from benchmarks.engines import hand_in, trace_header
+from benchmarks.engines import hand_in
 from engine.config import EngineConfig
 from engine.core import EngineCore
 from engine.model_loader import load_model
@@ -12,6 +12,7 @@ from engine.model_loader.tiny import TINY_MODEL
 from engine.model_runner import ModelRunner
 from engine.output_processor import OutputProcessor
 from engine.trace import Trace
+from engine.trace_header import trace_header
 
 SEED = 7
 UNFINISHED = 10  # more than the default engine has seats for: some always wait

@@ -16,8 +16,9 @@ from transformers import AutoModelForCausalLM, ContinuousBatchingConfig, Generat
 from benchmarks.harness.effort import Effort
 from benchmarks.harness.figures import Figure, at_least, figure, not_measured
 from benchmarks.harness.pairs import by_turns
-from engine.async_llm import AsyncLLM, Submission
+from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig, SamplingParams
+from engine.input_processor import Submission
 from engine.model_loader import LoadedModel, fetch_default_model, load_model
 from engine.model_loader.fetch import DEFAULT_MODEL
 

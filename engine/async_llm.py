@@ -1,27 +1,24 @@
 """AsyncLLM: the front end of one engine, and the owner of its loop.
 
-Box `async-engine`. vLLM 0.26.0: `vllm/v1/engine/async_llm.py` (and `input_processor.py` for the
-way from a prompt to token ids). The page and HTTP reach an engine through this class alone:
-commands go down, the log comes up. Every method may be called from any thread; the work itself
-happens on the process's one engine thread. `*_async` twins wait without holding a thread.
+Box `async-engine`. vLLM 0.26.0: `vllm/v1/engine/async_llm.py`. The page and HTTP reach an engine
+through this class alone: commands go down, the log comes up. Every method may be called from any
+thread; the work itself happens on the process's one engine thread. `*_async` twins wait without
+holding a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 from weakref import WeakMethod
 
 from engine.async_core import AsyncEngineCore, ExecutorFailed
-from engine.config import MAX_CACHE_SALT, ConfigError, EngineConfig, SamplingParams
+from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.core import EngineCore, Runner
 from engine.engine_thread import EngineThread, EngineThreadStopped
 from engine.events import (
@@ -31,21 +28,28 @@ from engine.events import (
     KVCacheCompared,
     MemorySized,
     Phase,
-    PromptTextTooLong,
-    PromptTooLong,
     Reason,
     RequestRefused,
     SpecDecodingLogged,
     StatsLogged,
 )
+from engine.input_processor import (
+    TOKENIZING,
+    Encoded,
+    InputProcessor,
+    Prompt,
+    RequestRefusedError,
+    Submission,
+    check_logit_bias,
+)
 from engine.integrity import LogReader, check_integrity
 from engine.metrics.stats import EngineStats
 from engine.metrics.stats_line import StatsLine, start_texts, stats_text
-from engine.model_loader.dtypes import dtype_name, kv_cache_dtype
 from engine.output_processor import OutputProcessor, RequestLost, RequestStream
 from engine.parallel_sampling import sequences
 from engine.request import Request
-from engine.trace import SCHEMA_VERSION, Changes, EventLog, Trace, TraceHeader, error_text
+from engine.trace import Changes, EventLog, Trace, error_text
+from engine.trace_header import trace_header
 from engine.two_lanes import TwoLaneTrace
 
 if TYPE_CHECKING:
@@ -53,19 +57,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Mode = Literal["paused", "running"]
-Prompt = str | Sequence[int] | Sequence[dict[str, str]]  # text, token ids, or chat messages
 MakeRunner = Callable[["LoadedModel", EngineConfig, EventLog], Runner]
 
 SHOW_PHASES_UP_TO = 4.0  # steps a second; so slow a run stops between phases, to let one see them
 MIN_RATE, MAX_RATE = 0.01, 1_000.0
 MAX_UNFINISHED = 512  # requests an engine holds at once; each of n sequences is one
-MAX_PROMPT_LOGPROBS = 500_000  # of all prompts and sequences handed in at once
-MAX_PROMPT_LOGITS_BYTES = 2 * 2**30  # of a request with prompt_logprobs, in one step
-PACKAGES = ("torch", "transformers", "tokenizers", "triton")
-
-# One thread, as in vLLM: tokenizers are not made for two callers at once, and a stranger's long
-# text must take no more than one core from the engine.
-TOKENIZING = ThreadPoolExecutor(1, "tokenizer")
 
 log = logging.getLogger("glassbox")
 
@@ -76,38 +72,6 @@ class EngineError(RuntimeError):
 
 class EngineBusy(EngineError):
     """More requests than the engine holds at once."""
-
-
-class RequestRefusedError(ValueError):
-    """A request that this engine can never serve; `reason` has the numbers."""
-
-    def __init__(self, message: str, reason: Reason):
-        super().__init__(message)
-        self.reason = reason
-
-    def within(self, place: int, number: int) -> RequestRefusedError:
-        """The same, said of one of several."""
-        which = f"request {place} of {number}: " if number > 1 else ""
-        return RequestRefusedError(f"{which}{self}", self.reason)
-
-
-class Submission(NamedTuple):
-    """What somebody asks for: a prompt, how it is continued, how urgent it is, who may share it."""
-
-    prompt: Prompt
-    params: SamplingParams = SamplingParams()
-    priority: int = 0
-    cache_salt: str = ""  # cached blocks are shared with requests of the same salt alone
-
-
-class Encoded(NamedTuple):
-    """A submission whose prompt has become tokens."""
-
-    text: str
-    token_ids: list[int]
-    params: SamplingParams
-    priority: int
-    cache_salt: str
 
 
 class EngineStatus(NamedTuple):
@@ -195,7 +159,7 @@ class AsyncLLM:
     ) -> list[RequestStream]:
         """Hand several requests in at one moment: all of them, or none where one cannot be."""
         try:
-            encoded = TOKENIZING.submit(self._encode_all, submissions).result()
+            encoded = TOKENIZING.submit(lambda: self.inputs.encode_all(submissions)).result()
         except RequestRefusedError as refusal:
             reason = refusal.reason
             self.thread.call(lambda: self._log_refusal(reason))
@@ -207,7 +171,9 @@ class AsyncLLM:
     ) -> list[RequestStream]:
         """`submit_many`, without holding a thread while the engine is busy."""
         try:
-            encoded = await asyncio.wrap_future(TOKENIZING.submit(self._encode_all, submissions))
+            encoded = await asyncio.wrap_future(
+                TOKENIZING.submit(lambda: self.inputs.encode_all(submissions))
+            )
         except RequestRefusedError as refusal:
             reason = refusal.reason
             await self.call_async(lambda: self._log_refusal(reason))
@@ -219,72 +185,6 @@ class AsyncLLM:
             # The client left before the engine took its requests: take them back when it has.
             future.add_done_callback(self._abort_submitted)
             raise
-
-    def _encode_all(self, submissions: Sequence[Submission]) -> list[Encoded]:
-        encoded = []
-        for place, one in enumerate(submissions, start=1):
-            check_salt(one.cache_salt)
-            try:
-                text, token_ids = self.encode(one.prompt)
-            except RequestRefusedError as refusal:
-                raise refusal.within(place, len(submissions)) from None
-            encoded.append(Encoded(text, token_ids, *one[1:]))
-        return encoded
-
-    def encode(self, prompt: Prompt) -> tuple[str, list[int]]:
-        """Text and token ids of a prompt; chat messages go through the model's template.
-
-        Raises ConfigError, or RequestRefusedError for a prompt that is too long, as soon as that
-        is certain: what has megabytes is not made into tokens first.
-        """
-        tokenizer: Any = self.model.tokenizer
-        if isinstance(prompt, str):
-            self._check_text(prompt, "prompt")
-            text, token_ids = prompt, tokenizer(prompt)["input_ids"]
-        elif prompt and isinstance(prompt[0], dict):
-            text = self.chat_prompt([item for item in prompt if isinstance(item, dict)])
-            self._check_text(text, "messages")
-            token_ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-        else:
-            self._check_length(len(prompt))
-            token_ids = [item for item in prompt if isinstance(item, int)]
-            check_token_ids(token_ids, self.model.vocab_size)
-            text = tokenizer.decode(token_ids)
-        if not token_ids:
-            raise ConfigError("prompt: it has no tokens; give it at least one", field="prompt")
-        self._check_length(len(token_ids))
-        return text, list(token_ids)
-
-    def _check_text(self, text: str, field: str) -> None:
-        refusal = self.why_text_refused(len(text))
-        if refusal is not None:
-            raise refusal
-        check_text(text, field)
-
-    def _check_length(self, num_tokens: int) -> None:
-        refusal = self.why_refused(num_tokens)
-        if refusal is not None:
-            raise refusal
-
-    def chat_prompt(self, messages: list[dict[str, str]]) -> str:
-        """The messages as the text that the model was trained to answer."""
-        tokenizer: Any = self.model.tokenizer
-        if not getattr(tokenizer, "chat_template", None):
-            raise ConfigError(
-                f"messages: {self.model.name} has no chat template; send a plain prompt instead",
-                field="messages",
-            )
-        try:
-            text = tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True
-            )
-        except Exception as error:  # a template is a program of the model's; it says no by raising
-            first_line = str(error).strip().splitlines()[:1] or ["no reason given"]
-            raise ConfigError(
-                f"messages: the chat template of {self.model.name} refuses them: {first_line[0]}",
-                field="messages",
-            ) from None
-        return str(text)
 
     def abort(self, request_ids: str | Iterable[str]) -> list[str]:
         """Take requests back, between whatever two phases the engine is.
@@ -477,6 +377,7 @@ class AsyncLLM:
         stats = EngineStats(trace, resolved, self.model.name)
         trace.on_phase_end += [stats.read, self._notify]
         self.requested_config = config
+        self.inputs = InputProcessor(self.model, resolved)
         self.core, self.outputs, self.stats = core, outputs, stats
         self._stats_line, self._line_awaited = StatsLine(stats), False
         self._log_reader = LogReader(trace)
@@ -491,7 +392,7 @@ class AsyncLLM:
     def _make_core(
         self, model: LoadedModel, config: EngineConfig
     ) -> tuple[EngineCore, OutputProcessor]:
-        trace = Trace(self._header(model, config))
+        trace = Trace(trace_header(model, config, self.document))
         runner = self._make_runner(model, config, trace)
         outputs = OutputProcessor(self.model.tokenizer, trace)
         return EngineCore(config, runner, trace, outputs), outputs
@@ -500,25 +401,13 @@ class AsyncLLM:
         self, model: LoadedModel, config: EngineConfig
     ) -> tuple[EngineCore, OutputProcessor]:
         """What logs in the executor lane writes into that lane, and wakes readers as well."""
-        trace = TwoLaneTrace(self._header(model, config))
+        trace = TwoLaneTrace(trace_header(model, config, self.document))
         runner = self._make_runner(model, config, trace.executor)
         outputs = OutputProcessor(self.model.tokenizer, trace)
         core = AsyncEngineCore(config, runner, trace, outputs, self.thread.executor)
         trace.executor.on_phase_end.append(self._notify)
         core.on_executed = lambda: self._tell_executed(core)
         return core, outputs
-
-    def _header(self, model: LoadedModel, config: EngineConfig) -> TraceHeader:
-        return TraceHeader(
-            schema_version=SCHEMA_VERSION,
-            trace_id=secrets.token_hex(8),
-            config=config.model_dump(mode="json"),
-            model=model_facts(model, config),
-            document=self.document,
-            versions=package_versions(),
-            started_at=time.time(),
-            state={},
-        )
 
     def _notify(self) -> None:
         for callback in tuple(self._subscribers):
@@ -538,7 +427,7 @@ class AsyncLLM:
                 f"the engine holds at most {MAX_UNFINISHED} unfinished requests, and has "
                 f"{self.num_unfinished} of them; try again when some ended"
             )
-        self._check_prompt_logprobs(batch)
+        self.inputs.check_prompt_logprobs(batch, self.outputs.untold_prompt_tokens())
         for place, item in enumerate(batch, start=1):
             self._check_request(item, place, len(batch))
         if not self.num_unfinished:
@@ -549,7 +438,7 @@ class AsyncLLM:
 
     def _check_request(self, item: Encoded, place: int, number: int) -> None:
         check_logit_bias(item.params, self.model.vocab_size)
-        refusal = self.why_refused(len(item.token_ids))  # a reset may have come in between
+        refusal = self.inputs.why_refused(len(item.token_ids))  # a reset may have come in between
         if refusal is not None:
             self._log_refusal(refusal.reason)
             raise refusal.within(place, number)
@@ -557,32 +446,6 @@ class AsyncLLM:
     def _log_refusal(self, reason: Reason) -> None:
         self._check_usable()
         self._log_command(RequestRefused(self._new_id()), reason)
-
-    def _check_prompt_logprobs(self, batch: Sequence[Encoded]) -> None:
-        """Refuse what would need gigabytes: the logits of all the prompts' tokens of a step."""
-        asking = [item for item in batch if item.params.prompt_logprobs is not None]
-        if not asking:
-            return
-        told = sum(
-            item.params.n * len(item.token_ids) * (1 + (item.params.prompt_logprobs or 0))
-            for item in asking
-        )
-        if told > MAX_PROMPT_LOGPROBS:
-            raise ConfigError(
-                f"prompt_logprobs: {told} log-probabilities of prompts are asked for at once, and "
-                f"{MAX_PROMPT_LOGPROBS} may be; ask for fewer at each place, fewer prompts or "
-                "fewer sequences"
-            )
-        most = MAX_PROMPT_LOGITS_BYTES // (4 * self.model.vocab_size)
-        rows = sum(item.params.n * len(item.token_ids) for item in asking)
-        rows += self.outputs.untold_prompt_tokens()
-        rows = min(rows, self.config.max_num_batched_tokens)
-        if rows > most:
-            raise ConfigError(
-                f"prompt_logprobs: a step would keep the logits of {rows} tokens of prompts, "
-                f"and may keep those of {most}; leave it out, or set max_num_batched_tokens to "
-                f"{most} or less"
-            )
 
     def _add(self, item: Encoded, source: str) -> RequestStream:
         """Hand in the request, or the n requests of its n sequences."""
@@ -613,39 +476,6 @@ class AsyncLLM:
     def _new_id(self) -> str:
         self._next_id += 1
         return f"r{self._next_id - 1}"
-
-    def why_refused(self, num_tokens: int) -> RequestRefusedError | None:
-        """Why a prompt of this length can never be served here; None where it can.
-
-        That it fits the pool, and a step where prefill is not chunked, goes without a check:
-        `EngineConfig.resolve` lets no max_model_len pass that they cannot hold.
-        """
-        config = self.config
-        longest = (config.max_model_len or 0) - 1
-        if num_tokens > longest:
-            return RequestRefusedError(
-                f"the prompt has {num_tokens} tokens, and may have {longest} at most: "
-                f"max_model_len is {config.max_model_len}, and one token must be left to answer",
-                PromptTooLong(num_tokens, config.max_model_len or 0),
-            )
-        return None
-
-    def why_text_refused(self, num_characters: int) -> RequestRefusedError | None:
-        """Why a text is too long whatever its tokens; None where only they can tell.
-
-        The bound is vLLM 0.26.0's (`vllm/renderers/params.py`): most tokens times the characters
-        of the longest one.
-        """
-        config, longest = self.config, self.model.longest_token
-        most = longest * ((config.max_model_len or 0) - 1)
-        if num_characters > most:
-            return RequestRefusedError(
-                f"the prompt has {num_characters} characters, and may have {most} at most: "
-                f"no token of {self.model.name} has more than {longest}, max_model_len is "
-                f"{config.max_model_len}, and one token must be left to answer",
-                PromptTextTooLong(num_characters, longest, config.max_model_len or 0),
-            )
-        return None
 
     def _abort(self, request_ids: list[str]) -> list[str]:
         self._check_open()
@@ -931,80 +761,6 @@ def check_rate(rate: float | None) -> None:
             "to run as fast as it goes",
             field="rate",
         )
-
-
-def check_text(text: str, field: str) -> None:
-    """Raise ConfigError at half of a surrogate pair, which stands for no character."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ConfigError(
-            f"{field}: the character at {error.start} is half of a surrogate pair; send whole "
-            "characters",
-            field=field,
-        ) from None
-
-
-def check_salt(cache_salt: str) -> None:
-    """Raise ConfigError where this is no salt; "" is none."""
-    check_text(cache_salt, "cache_salt")
-    if len(cache_salt) > MAX_CACHE_SALT:
-        raise ConfigError(
-            f"cache_salt: it has {len(cache_salt)} characters, and may have {MAX_CACHE_SALT}",
-        )
-
-
-def check_token_ids(token_ids: list[int], vocab_size: int) -> None:
-    """Raise ConfigError where the model knows no such token."""
-    for token in token_ids:
-        if not 0 <= token < vocab_size:
-            raise ConfigError(
-                f"prompt: token id {token} is outside the vocabulary (0 to {vocab_size - 1})",
-                field="prompt",
-            )
-
-
-def check_logit_bias(params: SamplingParams, vocab_size: int) -> None:
-    """Raise ConfigError where a bias is for a token that the model does not know."""
-    for token in params.logit_bias or ():
-        if token >= vocab_size:
-            raise ConfigError(
-                f"logit_bias: token id {token} is outside the vocabulary (0 to {vocab_size - 1})",
-            )
-
-
-def model_facts(model: LoadedModel, config: EngineConfig | None = None) -> dict[str, Any]:
-    """The model as the log's header has it; without settings, as it is by itself."""
-    from engine.kv_cache import KVCacheSpec
-
-    cache_dtype = kv_cache_dtype(model, config or EngineConfig())
-    return {
-        "name": model.name,
-        "num_layers": model.num_layers,
-        "num_attention_heads": model.num_attention_heads,
-        "num_kv_heads": model.num_kv_heads,
-        "head_dim": model.head_dim,
-        "hidden_size": model.hidden_size,
-        "vocab_size": model.vocab_size,
-        "weight_bytes": model.weight_bytes,
-        "kv_bytes_per_token": KVCacheSpec.of(model, 1, cache_dtype).bytes_per_token,
-        "max_model_len": model.max_model_len,
-        "dtype": dtype_name(model.model.dtype),
-        "kv_cache_dtype": dtype_name(cache_dtype),
-        "device": model.model.device.type,
-    }
-
-
-@cache
-def package_versions() -> dict[str, str]:
-    """Of the packages whose version can change what a log shows."""
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def make_model_runner(model: LoadedModel, config: EngineConfig, trace: EventLog) -> Runner:

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from engine.async_llm import AsyncLLM, EngineError, RequestRefusedError
+from engine.async_llm import AsyncLLM, EngineError
 from engine.config import ConfigError
+from engine.input_processor import RequestRefusedError
 from lessons.expressions import ExpressionError, Scope, Template
 from lessons.format import BoxQuestion, ChoiceQuestion, Lesson, NumberQuestion, Question, Step
 from lessons.grading import Given, grade, model_answer

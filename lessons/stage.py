@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.async_llm import TOKENIZING, AsyncLLM, Submission
+from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig, SamplingParams
 from engine.events import TYPE_OF_FACTS, Event, Patch, Record
+from engine.input_processor import TOKENIZING, Submission
 from lessons.expressions import Expression, Scope
 from lessons.format import RequestSpec, Run, Until
 from lessons.probes import Moment

@@ -16,10 +16,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from engine.api.protocol import ApiError
-from engine.async_llm import EngineBusy, EngineError, RequestRefusedError
+from engine.async_llm import EngineBusy, EngineError
 from engine.background_model import ModelNotReady
 from engine.config import ConfigError
 from engine.engine_thread import EngineThreadStopped
+from engine.input_processor import RequestRefusedError
 from engine.output_processor import RequestLost
 from engine.sessions import TooManySessions
 

@@ -26,8 +26,9 @@ from engine.api.event_stream import EventStream
 from engine.api.metrics import metrics_of
 from engine.api.page import create_page_api
 from engine.api.protocol import ApiError, ChatRequest, CompletionRequest, GenerationRequest
-from engine.async_llm import AsyncLLM, Prompt, Submission
+from engine.async_llm import AsyncLLM
 from engine.config import SamplingParams
+from engine.input_processor import Prompt, Submission
 from engine.sessions import Sessions
 
 DISCONNECT_POLL = 0.25  # seconds

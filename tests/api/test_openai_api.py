@@ -12,9 +12,10 @@ import httpx
 import openai
 import pytest
 
-from engine.async_llm import TOKENIZING, AsyncLLM
+from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig
 from engine.events import Event, PromptTextTooLong, PromptTooLong, RequestRefused
+from engine.input_processor import TOKENIZING
 from engine.model_loader import load_model
 from engine.sessions import Sessions
 from tests.api.live_server import Server, blocks_in_use, eventually, serving

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
 import pytest
 
-from engine.async_llm import model_facts
 from engine.config import EngineConfig, SamplingParams
 from engine.conformance import Conformance, driver_of, load_workload
 from engine.core import EngineCore
@@ -52,6 +51,7 @@ from engine.model_runner import ModelRunner
 from engine.output_processor import OutputProcessor, RequestStream
 from engine.request import Request
 from engine.trace import SCHEMA_VERSION, Trace, TraceHeader, fold, merge_patch
+from engine.trace_header import model_facts
 from tests.engine.workloads import SPEC_FOLDER, workload_path
 
 if TYPE_CHECKING:

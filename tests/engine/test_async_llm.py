@@ -13,14 +13,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from engine.async_llm import (
-    AsyncLLM,
-    EngineBusy,
-    EngineError,
-    RequestRefusedError,
-    Submission,
-    model_facts,
-)
+from engine.async_llm import AsyncLLM, EngineBusy, EngineError
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.events import (
     EXECUTOR_PHASES,
@@ -38,8 +31,10 @@ from engine.events import (
     RequestSubmitted,
     TokenSampled,
 )
+from engine.input_processor import RequestRefusedError, Submission
 from engine.output_processor import RequestLost, RequestStream
 from engine.trace import check_patch, fold, merge_patch
+from engine.trace_header import model_facts
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
 Make = Callable[..., AsyncLLM]
@@ -711,7 +706,7 @@ def test_prompt_logprobs_that_would_need_gigabytes(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = make(max_num_batched_tokens=20)
-    monkeypatch.setattr("engine.async_llm.MAX_PROMPT_LOGITS_BYTES", 16 * 4 * 259)
+    monkeypatch.setattr("engine.input_processor.MAX_PROMPT_LOGITS_BYTES", 16 * 4 * 259)
     asking, refusal = SamplingParams(prompt_logprobs=0), "max_num_batched_tokens to 16 or less"
     engine.submit("a" * 17, SamplingParams(logprobs=0))
     for submissions in (

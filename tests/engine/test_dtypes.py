@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from engine.async_llm import AsyncLLM, Submission
+from engine.async_llm import AsyncLLM
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.events import Event, GraphReplayed, KVWritten, MemorySized, PagesRead, WeightsRead
+from engine.input_processor import Submission
 from engine.kv_cache import KVCache, KVCacheSpec, LayerKVCache
 from engine.kv_quantization import dequantize, quantize
 from engine.memory_budget import size_memory

@@ -39,7 +39,7 @@ from hypothesis.stateful import (
 )
 
 from engine import input_batch
-from engine.async_llm import AsyncLLM, EngineError, Submission
+from engine.async_llm import AsyncLLM, EngineError
 from engine.async_scheduler import AsyncScheduler
 from engine.block_pool import BlockPool, KVCacheBlock
 from engine.config import EngineConfig, SamplingParams, SpeculativeConfig
@@ -59,6 +59,7 @@ from engine.events import (
     RequestPreempted,
     TokenDropped,
 )
+from engine.input_processor import Submission
 from engine.kv_cache_manager import KVCacheManager
 from engine.model_loader import LoadedModel, load_model
 from engine.output_processor import RequestLost, RequestStream

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from engine.async_llm import AsyncLLM, Submission
+from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig, SamplingParams, SpeculativeConfig
 from engine.engine_thread import EngineThread
 from engine.events import (
@@ -22,6 +22,7 @@ from engine.events import (
     SpecDecodingLogged,
     StatsLogged,
 )
+from engine.input_processor import Submission
 from engine.metrics.histogram import Histogram, token_bounds
 from engine.metrics.prometheus import exposition
 from engine.metrics.stats import RECENT_REQUESTS, HitRate

@@ -23,7 +23,10 @@ class Code(NamedTuple):
 # The components of the engine's events, in the order of a request, each with its own code.
 COMPONENT_CODE: dict[str, tuple[Code, ...]] = {
     "client-req": (Code("engine/api/server.py", "create_openai_api"),),
-    "async-engine": (Code("engine/async_llm.py", "AsyncLLM"),),
+    "async-engine": (
+        Code("engine/async_llm.py", "AsyncLLM"),
+        Code("engine/input_processor.py", "InputProcessor"),
+    ),
     "scheduler": (
         Code("engine/scheduler.py", "Scheduler"),
         Code("engine/async_scheduler.py", "AsyncScheduler"),

@@ -8,8 +8,9 @@ from typing import Any
 
 import streamlit as st
 
-from engine.async_llm import AsyncLLM, EngineError, RequestRefusedError
+from engine.async_llm import AsyncLLM, EngineError
 from engine.config import ConfigError
+from engine.input_processor import RequestRefusedError
 from views.page import state
 from views.page.drafts import ComposerError, Draft, SamplingFields, compose, count
 from views.page.guard import guarded

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.async_llm import Prompt, Submission
 from engine.config import ConfigError, SamplingParams
+from engine.input_processor import Prompt, Submission
 
 Mode = Literal["prompt", "chat"]
 Split = Literal["one", "lines"]

@@ -14,8 +14,9 @@ from typing import Literal, TypedDict
 
 import streamlit as st
 
-from engine.async_llm import AsyncLLM, EngineError, RequestRefusedError
+from engine.async_llm import AsyncLLM, EngineError
 from engine.config import ConfigError
+from engine.input_processor import RequestRefusedError
 from lessons.expressions import ExpressionError
 from lessons.format import Lesson
 from lessons.loader import LessonError, lesson_files, load_each
