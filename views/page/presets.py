@@ -117,7 +117,7 @@ PRESETS: tuple[Preset, ...] = (
     ),
     Preset(
         id="long-and-short",
-        label="Long beside short",
+        label="Long and short",
         watch=(
             "The long prompt is computed in chunks of what the step's budget has left, while every "
             "short request gets its token in every step."
@@ -139,7 +139,7 @@ PRESETS: tuple[Preset, ...] = (
     ),
     Preset(
         id="more-than-seats",
-        label="More than seats",
+        label="Few seats",
         watch=(
             "Three requests run, the others wait; when one finishes, the head of the queue takes "
             "its seat in the next step."
