@@ -36,10 +36,8 @@ export const REASON_PHRASES = {
     `made as long as the decodes beside it: ${plural(r.num_speculative_tokens, "draft")} of ` +
     "padding for the one token it wanted",
   padding_does_not_fit: (r) =>
-    r.wants > r.budget_left
-      ? `with its padding it wants ${r.wants}, and the budget has ${r.budget_left} left`
-      : `with its padding it would reach ${r.num_computed_tokens + r.wants} tokens, more than ` +
-        `the longest length, ${r.max_model_len}`,
+    `with its padding it wants ${plural(r.wants, "token")}: the budget has ${r.budget_left} left, ` +
+    `and ${r.num_computed_tokens} of at most ${r.max_model_len} are computed`,
   free_queue_head: (r) =>
     r.free === 1
       ? "the only block in the free queue"
@@ -72,19 +70,20 @@ export const REASON_PHRASES = {
     `its text has ${plural(r.num_characters, "character")}, and with at most ` +
     `${r.longest_token} a token that leaves no room for one more token within ${r.max_model_len}`,
   uniform_decode: (r) =>
-    `each of the ${plural(r.num_requests, "request")} has ${plural(r.query_len, "row")}, as a ` +
-    "decode has, and full graphs are for such batches",
+    r.num_requests === 1
+      ? `its one request has ${rows(r.query_len)}, as a full graph takes`
+      : `each of its ${r.num_requests} requests has ${rows(r.query_len)}, as a full graph takes`,
   not_uniform_decode: (r) =>
-    `${does(r.num_tokens, "row", "belongs", "belong")} to ` +
-    `${plural(r.num_requests, "request")} that ${r.num_requests === 1 ? "has" : "have"} not ` +
-    `${r.query_len === 1 ? "one row" : plural(r.query_len, "row")} as a decode has, and full ` +
-    "graphs are for uniform decode batches",
-  mode_for_any_batch: (r) => `cudagraph_mode is ${r.mode}, which is for any batch`,
+    `a full graph takes ${rows(r.query_len)} of each request; ` +
+    (r.num_requests === 1
+      ? `one request has ${r.num_tokens}`
+      : `${r.num_requests} requests have ${r.num_tokens} in all`),
+  mode_for_any_batch: (r) => `cudagraph_mode is ${r.mode}, for every batch`,
   above_largest_size: (r) =>
     `${does(r.batch, "token", "is", "are")} more than the largest captured size, ${r.largest}`,
   above_largest_decode_size: (r) =>
-    `the next size above ${plural(r.batch, "row")} is more than all seats fill, and the largest ` +
-    `full graph has ${r.largest}`,
+    `${does(r.batch, "row", "is", "are")} more than the largest full graph has, ${r.largest}, ` +
+    "and the next size is more than all seats fill",
   enforce_eager: () => "the engine was told never to use a graph",
   cannot_capture: (r) => `no graph of this batch can be had: ${r.message}`,
   cache_limits_length: (r) =>
@@ -98,6 +97,11 @@ function needsWords(r) {
   const beside = r.watermark > 0 ? ` beside ${r.watermark} that must stay free` : "";
   const ahead = r.lookahead > 0 ? `, ${plural(r.lookahead, "slot")} for the drafter included` : "";
   return `it needs ${plural(r.needs, "block")}${ahead}${beside}`;
+}
+
+/** Of a full graph's request: one, or one and its drafts. @param {number} n */
+function rows(n) {
+  return n === 1 ? "one row" : plural(n, "row");
 }
 
 /** @param {number} n */
