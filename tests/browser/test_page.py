@@ -239,7 +239,10 @@ def test_a_prompt_goes_phase_by_phase_through_all_three_views(tab: Tab) -> None:
 TOLD = (
     {"batch_scheduled", "request_scheduled", "text_emitted"},
     {"blocks_allocated", "blocks_cached", "prefix_looked_up"},
-    {"step_dispatched", "forward_run", "modules_timed", "pages_read"},
+    {
+        *("step_dispatched", "graph_captured", "graph_replayed"),
+        *("forward_run", "modules_timed", "pages_read"),
+    },
 )
 
 
@@ -289,7 +292,13 @@ def words_of(event: dict[str, Any]) -> list[str]:
         return [max(times)[1]]
     if event["type"] == "text_emitted":
         return [facts["request"], facts["text"].strip()]
-    return ["eager"] if event["type"] == "step_dispatched" else [facts["request"]]
+    if event["type"] == "step_dispatched":
+        return ["eager" if facts["mode"] == "NONE" else f"{facts['mode']} graph"]
+    if event["type"] == "graph_captured":
+        return ["captured"]
+    if event["type"] == "graph_replayed":
+        return [f"{facts['operations']} operations"]
+    return [facts["request"]]
 
 
 def test_an_openai_client_appears_on_the_map(tab: Tab) -> None:

@@ -47,7 +47,7 @@ export class Sentence {
       `from ${from} of the log; click to go there`,
       text,
     );
-    span.className = "gbp-said";
+    span.className = part.aside ? "gbp-said is-aside" : "gbp-said";
     span.dataset.seqs = part.seqs.join(" ");
     span.addEventListener("click", () => {
       this.store.seek(part.seqs[0] - (this.store.header?.base_seq ?? 0));

@@ -197,14 +197,14 @@ export function uncomputedWords(f) {
 function verdictWords(f) {
   const kept = f.texts.slice(0, f.num_accepted).join("");
   const words = kept ? [quote(kept)] : [];
-  if (f.num_accepted === f.drafts.length) words.push("and there is a bonus token");
+  if (f.num_accepted >= f.drafts.length) words.push("and there is a bonus token");
   else if (f.drafts[f.num_accepted] < 0) words.push("the next is padding");
   else words.push(`${quote(tokenName(f.texts[f.num_accepted]))} is not what the model chooses`);
   return `: ${words.join(", ")}`;
 }
 
-/** @param {any} f of token_sampled */
-function sampledToken(f) {
+/** By number and, where it is among the candidates, in words. @param {any} f of token_sampled */
+export function sampledToken(f) {
   const text = f.texts[f.candidates.indexOf(f.token)];
   return text === undefined ? `token ${f.token}` : `token ${f.token} ${quote(tokenName(text))}`;
 }

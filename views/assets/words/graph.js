@@ -81,15 +81,14 @@ function timesInWords(events, context) {
       text: `. ${eventPhrase(forward)}${where}`,
       seqs: [forward.seq],
       truth: "measured",
+      aside: true,
     });
   }
   const modules = of(events, "modules_timed")[0];
   if (modules) {
-    const largest = timesByKind(modules.facts)
-      .sort((a, b) => b.us - a.us)
-      .slice(0, 3);
-    const words = largest.map((item) => `${item.kind} ${micros(item.us)}`);
-    parts.push({ text: `: ${words.join(", ")}`, seqs: [modules.seq], truth: "measured" });
+    const [most] = timesByKind(modules.facts).sort((a, b) => b.us - a.us);
+    const text = `, the largest part of it ${most.kind}, ${micros(most.us)}`;
+    parts.push({ text, seqs: [modules.seq], truth: "measured", aside: true });
   }
   return parts;
 }
@@ -106,6 +105,7 @@ function pagesInWords(events) {
       text: ` Attention read ${plural(pages, "page")} for ${who}, ${bytes(total)} (derived).`,
       seqs: seqs(read),
       truth: "derived",
+      aside: true,
     },
   ];
 }

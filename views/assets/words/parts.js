@@ -3,7 +3,8 @@
  * A sentence is a list of parts, and each part names the events it was made of, so that a changed
  * event changes its own part and no other.
  *
- * @typedef {{text: string, seqs: number[], truth?: TruthKind}} Part
+ * @typedef {{text: string, seqs: number[], truth?: TruthKind, aside?: boolean}} Part `aside` is
+ *   said in a lower voice
  * @typedef {Object} Context what a sentence may know beside its events
  * @property {number} [step] named where a step has no event yet
  * @property {number} [open] requests that are not finished

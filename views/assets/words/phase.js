@@ -1,6 +1,6 @@
 // @ts-check
 /** What one phase did, in a line below the step's sentence, from that phase's events alone. */
-import { eventPhrase } from "./events.js";
+import { eventPhrase, sampledToken } from "./events.js";
 import { does, list, micros, names, plural, quote } from "./format.js";
 import { of, seqs, some } from "./parts.js";
 
@@ -63,7 +63,7 @@ function forwardWords({ facts: f, duration_us: us }) {
 
 /** @param {EventRecord} event token_sampled */
 function sampledWords({ facts: f }) {
-  return `${f.request} got token ${f.token} (${f.greedy ? "greedy" : "drawn"})`;
+  return `${f.request} got ${sampledToken(f)}${f.greedy ? "" : ", drawn"}`;
 }
 
 /** @type {Clauses} */
