@@ -816,6 +816,7 @@ def test_graph_panel_lists_what_a_replay_ran(page: Page, tiny_model: LoadedModel
         f"the {capture.mode} graph of {capture.size} taken"
         in page.locator(".gbp-dispatch").inner_text()
     )
+    page.locator(".gbp-captured .gbp-fold > summary").click()
     table = page.locator("[aria-label='Captured graphs by size'] tbody tr")
     assert table.count() == len([e for e in captures if e.seq <= cursor])
     assert (

@@ -55,7 +55,7 @@ class GraphPanel {
         section("Where the forward's time went", "clocks", this.times),
       ),
       this.batch,
-      section("Captured graphs", "captured", this.graphs.element),
+      section("Which graph there is for it", "captured", this.graphs.element),
       el(
         "div",
         { class: "gbp-columns gbp-mid" },

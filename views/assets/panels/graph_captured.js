@@ -1,8 +1,8 @@
 // @ts-check
 /** The sizes there are, and the captured graphs: what each holds, saves and consists of. */
-import { el } from "../page/dom.js";
+import { el, setText } from "../page/dom.js";
 import { truth } from "../page/truth.js";
-import { bytes, count, micros } from "../words/format.js";
+import { bytes, count, micros, plural } from "../words/format.js";
 import { OperationList } from "./graph_operations.js";
 import { sizesParts } from "./graph_sizes.js";
 import { remake } from "./parts.js";
@@ -10,6 +10,13 @@ import { remake } from "./parts.js";
 /** @import { CapturedSize, Model } from "./graph_model.js" */
 
 const LIST_HOW = "graph_captured";
+const NEVER = "This engine was told never to use a graph (enforce_eager).";
+const NO_GRAPHS = "This engine uses no graphs.";
+const NONE_YET = "No graph is captured yet: each is when a batch first needs it.";
+const LAUNCHED = "A graph is launched as a whole, whatever number of kernels it holds.";
+const LISTED =
+  "On a CPU a graph is a list: the operations of one forward, recorded once and run again " +
+  "without the decoder's modules. A GPU launches such a list at once, as a CUDA graph.";
 const COLUMNS = [
   "graph",
   "pieces",
@@ -27,6 +34,8 @@ const COLUMNS = [
 /** The dispatcher's sizes, what is captured, and the operations of the graph taken. */
 export class CapturedGraphs {
   constructor() {
+    this.none = el("p", { class: "gbp-more" });
+    this.summary = el("summary");
     this.words = el("p", { class: "gbp-more" });
     this.table = el("div", {
       class: "gbp-captured-sizes",
@@ -36,12 +45,13 @@ export class CapturedGraphs {
     });
     this.dispatcher = el("div");
     this.operations = new OperationList();
+    this.soFar = el("details", { class: "gbp-fold" }, this.summary, this.words, this.table);
     this.element = el(
       "div",
       {},
       this.dispatcher,
-      this.words,
-      this.table,
+      this.none,
+      this.soFar,
       this.operations.element,
     );
   }
@@ -50,26 +60,16 @@ export class CapturedGraphs {
   draw({ graphs, dispatcher, enforceEager, device }) {
     const { sizes, shown } = graphs;
     remake(this.dispatcher, dispatcher, sizesParts);
-    remake(this.words, { any: sizes.length > 0, enforceEager, device }, introduction);
+    const never = enforceEager ? NEVER : NO_GRAPHS;
+    setText(this.none, dispatcher.modes.length ? NONE_YET : never);
+    this.none.hidden = shown !== null;
+    this.soFar.hidden = shown === null;
+    const captured = `${plural(sizes.length, "captured graph")}: what each holds and saves`;
+    setText(this.summary, captured);
+    setText(this.words, device === "cuda" ? LAUNCHED : LISTED);
     remake(this.table, { sizes, device }, sizesTable);
-    this.table.hidden = shown === null;
     this.operations.draw(shown);
   }
-}
-
-/**
- * @param {{any: boolean, enforceEager: boolean, device: string}} view
- * @returns {(Node|string)[]}
- */
-function introduction({ any, enforceEager, device }) {
-  if (enforceEager) return ["This engine was told never to use a graph (enforce_eager)."];
-  const what =
-    device === "cuda"
-      ? "A graph is launched as a whole, whatever number of kernels it holds."
-      : "On a CPU a graph is a list: the operations of one forward, recorded once and run again " +
-        "without the decoder's modules. A GPU launches such a list at once, as a CUDA graph.";
-  if (any) return [what];
-  return ["None yet: each is captured when a batch first needs it. ", what];
 }
 
 /** @param {{sizes: CapturedSize[], device: string}} view @returns {Node[]} */
