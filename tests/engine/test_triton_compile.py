@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -26,9 +27,35 @@ from engine.paged_attention.triton.process import KernelProcessError
 MAX_SHARED_BYTES = 99 * 1024
 
 
+LARGEST = Shape(8, 8, 256, 128)
+DEADLY = Wanted("paged_decode", 1, "bf16")  # no such GPU: LLVM ends the process
+
+
+class Ahead(NamedTuple):
+    """What one process of the compiler made, which is slow to start, and how it ended."""
+
+    kernels: dict[tuple[str, int, str], CompiledKernel]
+    largest: list[CompiledKernel]
+    last_words: str
+
+
 @pytest.fixture(scope="module")
-def kernels() -> dict[tuple[str, int, str], CompiledKernel]:
-    return {(k.kernel, k.arch, k.dtype): k for k in compile_all(every_kernel())}
+def made_ahead() -> Ahead:
+    largest = [Wanted("paged_prefill", 89, dtype, LARGEST) for dtype in DTYPES]
+    made = []
+    with pytest.raises(KernelProcessError) as died:
+        for one in compile_all([*every_kernel(), *largest, DEADLY]):
+            made.append(one)
+    return Ahead(
+        {(k.kernel, k.arch, k.dtype): k for k in made if k.shape != LARGEST},
+        [k for k in made if k.shape == LARGEST],
+        str(died.value),
+    )
+
+
+@pytest.fixture
+def kernels(made_ahead: Ahead) -> dict[tuple[str, int, str], CompiledKernel]:
+    return made_ahead.kernels
 
 
 def test_all_kernels_compile_for_all_architectures_and_dtypes(
@@ -58,13 +85,18 @@ def test_a_split_decode_leaves_its_state_and_a_whole_one_divides(
     assert kernels["paged_decode_split", 90, "bf16"].constants["SPLITS"] > 1
 
 
-def test_all_texts_of_one_kernel_and_no_compiler_the_second_time(
+def test_one_has_all_texts_and_needs_no_compiler_again_and_another_that_fails_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("GLASSBOX_CACHE", str(tmp_path))
-    made = compiled("reduce_splits", 90, "bf16")
+    texts = Wanted("reduce_splits", 90, "bf16", sass=True)
+    unheard_of = Wanted("paged_decode", 90, "bf16", Shape(kv_heads=0))
+    compiling = compile_now([texts, unheard_of])
+    made = next(compiling)
     assert "tt.func" in made.ttir and "ttg." in made.ttgir
     assert made.sass is not None and "EXIT" in made.sass
+    with pytest.raises(KernelProcessError, match="paged_decode sm_90 bf16 does not compile: Zero"):
+        next(compiling)
 
     def never(wanted: list[Wanted]) -> Iterator[CompiledKernel]:
         raise AssertionError(wanted)
@@ -73,20 +105,13 @@ def test_all_texts_of_one_kernel_and_no_compiler_the_second_time(
     assert compiled("reduce_splits", 90, "bf16") == made
 
 
-def test_a_kernel_that_does_not_compile_is_named() -> None:
-    unheard_of = Wanted("paged_decode", 90, "bf16", Shape(kv_heads=0))
-    with pytest.raises(KernelProcessError, match="paged_decode sm_90 bf16 does not compile: Zero"):
-        list(compile_now([unheard_of]))
+def test_a_compiler_that_dies_has_its_last_words_told(made_ahead: Ahead) -> None:
+    assert "ended at paged_decode sm_1 bf16: LLVM ERROR" in made_ahead.last_words
 
 
-def test_a_compiler_that_dies_has_its_last_words_told() -> None:
-    with pytest.raises(KernelProcessError, match="ended at paged_decode sm_1 bf16: LLVM ERROR"):
-        list(compile_now([Wanted("paged_decode", 1, "bf16")]))
-
-
-def test_the_largest_heads_and_blocks_fit_the_smallest_gpu() -> None:
-    largest = Shape(8, 8, 256, 128)
-    for made in compile_all(Wanted("paged_prefill", 89, dtype, largest) for dtype in DTYPES):
+def test_the_largest_heads_and_blocks_fit_the_smallest_gpu(made_ahead: Ahead) -> None:
+    assert {made.dtype for made in made_ahead.largest} == set(DTYPES)
+    for made in made_ahead.largest:
         assert made.shared_bytes <= MAX_SHARED_BYTES, made.label
 
 
