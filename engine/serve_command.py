@@ -405,3 +405,5 @@ def _json(setting: str, text: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise ConfigError(f"{setting}: it is no JSON: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{setting}: its JSON is nested too deep") from None

@@ -219,6 +219,7 @@ def test_commands_are_read_as_vllm_reads_them(text: str, settings: dict[str, Any
         ("vllm serve --seed.a 3", "seed: the option has no fields"),
         ("vllm serve --enforce-eager.a", "enforce_eager: the option has no fields"),
         ("vllm serve --watermark -.5", "watermark: must be 0.0 or more (got -0.5)"),
+        ("vllm serve --speculative-config " + "[" * 5_000, "its JSON is nested too deep"),
     ],
 )
 def test_what_is_not_taken_over_is_named(text: str, said: str) -> None:
