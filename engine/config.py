@@ -442,13 +442,22 @@ _WORDINGS = {
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
     "extra_forbidden": "there is no such setting",
+    "model_type": "must be an object of settings",
+    "tuple_type": "must be a list",
+    "too_short": "must have {min_length} or more",
+    "too_long": "must have {max_length} at most",
 }
+
+
+def _lacks_only_wrong_ones(item: Any) -> bool:
+    """Whether a list is called too short because members are wrong, which are named themselves."""
+    return item["type"] == "too_short" and bool(len(item["input"]) >= item["ctx"]["min_length"])
 
 
 def describe(error: ValidationError) -> str:
     """A validation error in words, by field: `max_num_seqs: must be 1 or more (got -1)`."""
     lines = []
-    items = error.errors(include_url=False)
+    items = [item for item in error.errors(include_url=False) if not _lacks_only_wrong_ones(item)]
     for item in items[:MAX_ERRORS]:
         where = ".".join(f"{part!s:.60}" for part in item["loc"] if part != "[key]") or "value"
         wording = _WORDINGS.get(item["type"])

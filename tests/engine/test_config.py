@@ -55,6 +55,11 @@ def test_max_model_len_that_cannot_be(wanted: int, model: int, message: str) -> 
         ({"num_gpu_blocks": None}, "number; 0 takes all that the memory holds \\(got None"),
         ({"blocksize": 4}, "blocksize: there is no such setting"),
         ({"seed": -1, "watermark": 1}, "watermark: .*; seed: "),
+        ({"speculative_config": "ngram"}, "speculative_config: must be an object of settings"),
+        ({"cudagraph_capture_sizes": 4}, "cudagraph_capture_sizes: must be a list \\(got 4"),
+        ({"cudagraph_capture_sizes": []}, "cudagraph_capture_sizes: must have 1 or more"),
+        # Not, as well, that too few are left.
+        ({"cudagraph_capture_sizes": [0]}, "^cudagraph_capture_sizes.0: [^;]*$"),
     ],
 )
 def test_every_wrong_field_is_named(values: dict[str, object], named: str) -> None:
