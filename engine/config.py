@@ -192,6 +192,10 @@ class EngineConfig(BaseModel):
         ge=1,
         description="largest of these; None: twice the seats, 512 at most",
     )
+    compilation_backend: Literal["auto", "inductor"] = Field(
+        default="auto",
+        description="what compiles small operations of graphs on a CPU; auto: nothing",
+    )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto",
         description="of weights; auto: float32. In 16 bits a text may change with its batch",

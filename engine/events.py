@@ -675,6 +675,7 @@ class GraphCaptured(NamedTuple):
     num_bytes: int  # of static buffers; all graphs of a model have them in one memory
     eager_us: float  # a forward of this size, right after the capture
     replay_us: float  # the same by replay
+    max_difference: float  # of a logit between the two; 0: equal to the bit
     buffer_names: tuple[str, ...]
     buffer_holds: tuple[str, ...]  # dtype and shape of each
     buffer_addresses: tuple[str, ...]

@@ -22,6 +22,7 @@ from engine.cuda_graph import (
     CudagraphDispatcher,
     Dispatch,
     GraphKey,
+    check_inductor,
 )
 from engine.detokenizer import TokenTexts
 from engine.device import in_turn
@@ -86,7 +87,8 @@ class ModelRunner:
         spec = KVCacheSpec.of(model, config.block_size, kv_cache_dtype(model, config))
         attention_backend = choose_backend(model, config)
         self.kv_cache = KVCache(spec, config.num_gpu_blocks, self.device, attention_backend)
-        self.graphs = CapturedGraphs.of(model, self.kv_cache)
+        check_inductor(config, self.device)
+        self.graphs = CapturedGraphs.of(model, self.kv_cache, config.compilation_backend)
         self.dispatcher = CudagraphDispatcher.of(config)
         self.sampler = Sampler()
         self.proposer = NgramProposer.of(config)

@@ -50,6 +50,7 @@ OPTIONS = (
     Option("enforce_eager", "enforce-eager", same_default=True),
     Option("cudagraph_capture_sizes", "cudagraph-capture-sizes", same_default=True),
     Option("max_cudagraph_capture_size", "max-cudagraph-capture-size", same_default=True),
+    Option("compilation_backend", "compilation-config.backend", same_default=True),
     Option("speculative_config", "speculative-config", same_default=True),
     Option("attention_backend", "attention-backend", same_default=True),
     Option("seed", "seed", same_default=True),

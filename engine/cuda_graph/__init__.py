@@ -12,6 +12,7 @@ from engine.cuda_graph.dispatcher import (
     CudagraphMode,
     Dispatch,
 )
+from engine.cuda_graph.inductor import check_inductor
 from engine.cuda_graph.operations import OperationList, Span
 from engine.cuda_graph.recorder import CannotRecord
 
@@ -27,4 +28,5 @@ __all__ = [
     "GraphKey",
     "OperationList",
     "Span",
+    "check_inductor",
 ]

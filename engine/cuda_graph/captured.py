@@ -17,6 +17,7 @@ from engine.cuda_graph.arena import Arena
 from engine.cuda_graph.device_graph import DeviceGraph
 from engine.cuda_graph.dispatcher import CudagraphMode, Dispatch
 from engine.cuda_graph.flat_list import Forms
+from engine.cuda_graph.inductor import Kernels
 from engine.cuda_graph.operations import Buffer, OperationList
 from engine.cuda_graph.recorded_graph import RecordedGraph, Recording
 from engine.cuda_graph.recorder import CannotRecord
@@ -35,6 +36,7 @@ class Graph(Protocol):
     mode: CudagraphMode
     backend: str  # what it is
     num_pieces: int
+    tolerance: float  # how far its logits may be from the eager ones, as a part of the largest
     operations: OperationList
     num_bytes: int  # of its static buffers
 
@@ -66,6 +68,7 @@ class CapturedGraph(NamedTuple):
     capture_us: float  # recording, binding and the comparison with the eager forward
     eager_us: float  # a forward of this size, right after the capture
     replay_us: float
+    max_difference: float  # of a logit between the two
 
     def facts(self, shared: bool) -> GraphCaptured:
         """What the log says of it."""
@@ -79,6 +82,7 @@ class CapturedGraph(NamedTuple):
             num_bytes=graph.num_bytes,
             eager_us=self.eager_us,
             replay_us=self.replay_us,
+            max_difference=self.max_difference,
             buffer_names=tuple(buffer.name for buffer in buffers),
             buffer_holds=tuple(buffer.holds for buffer in buffers),
             buffer_addresses=tuple(f"{buffer.address:#x}" for buffer in buffers),
@@ -89,26 +93,29 @@ class CapturedGraph(NamedTuple):
 class CapturedGraphs:
     """The graphs of a model by mode and size, and why there is none where a capture failed."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, kernels: Kernels | None = None) -> None:
+        """`kernels` are inductor's, where it compiles what it can."""
         self.by_key: dict[GraphKey, CapturedGraph] = {}
         self.refused: dict[GraphKey, str] = {}
         self._on_gpu = device.type == "cuda"
         self._recordings: dict[int, Recording] = {}  # by size: those of both modes
         self._arena = Arena(device)
         self._forms: Forms = {}
+        self._kernels = kernels
 
     @classmethod
-    def of(cls, model: LoadedModel, kv_cache: KVCache) -> CapturedGraphs:
-        """Those of a model: all engines of the process share them.
+    def of(cls, model: LoadedModel, kv_cache: KVCache, backend: str = "auto") -> CapturedGraphs:
+        """Those of a model by a `compilation_backend`: all engines of the process share them.
 
         A recorded list is told at replay which pool it works on. A CUDA graph holds the pool's
         addresses, so there every pool has graphs of its own.
         """
         owner = kv_cache if model.model.device.type == "cuda" else model.model
-        graphs = _graphs.get(owner)
-        if graphs is None:
-            graphs = _graphs[owner] = cls(model.model.device)
-        return graphs
+        by_backend = _graphs.setdefault(owner, {})
+        if backend not in by_backend:
+            kernels: Kernels | None = {} if backend == "inductor" else None
+            by_backend[backend] = cls(model.model.device, kernels)
+        return by_backend[backend]
 
     def allowed(self, decision: Dispatch) -> Dispatch:
         """The decision, or the eager one where its graph is known not to be."""
@@ -129,19 +136,20 @@ class CapturedGraphs:
     def capture(self, key: GraphKey, model: LoadedModel, kv_cache: KVCache) -> CapturedGraph:
         """Capture a graph, on made-up rows that write to nothing but block 0.
 
-        Raises CannotRecord where it cannot be done or where a replay does not give, bit by bit,
-        what the model gives: the caller has its eager forward, and `refused` says why from then on.
+        Raises CannotRecord where it cannot be done or where a replay does not give what the model
+        gives, bit by bit unless inductor compiled it: the caller has its eager forward, and
+        `refused` says why from then on.
         """
         began = time.perf_counter()
         try:
             graph = self._graph(key, model, kv_cache)
-            eager_us, replay_us = compare(graph, model, kv_cache)
+            found = compare(graph, model, kv_cache)
         except Exception as error:  # whatever torch or the model's code objects to
             ours = isinstance(error, CannotRecord)
             self.refused[key] = str(error) if ours else error_text(error)
             raise CannotRecord(self.refused[key]) from error
         capture_us = (time.perf_counter() - began) * 1e6
-        captured = self.by_key[key] = CapturedGraph(graph, capture_us, eager_us, replay_us)
+        captured = self.by_key[key] = CapturedGraph(graph, capture_us, *found)
         return captured
 
     def _graph(self, key: GraphKey, model: LoadedModel, kv_cache: KVCache) -> Graph:
@@ -151,27 +159,32 @@ class CapturedGraphs:
             return DeviceGraph(key.mode, inputs, model, kv_cache)
         recording = self._recordings.get(key.size)
         if recording is None:
-            recording = Recording(inputs, model, kv_cache, self._arena, self._forms)
+            recording = Recording(inputs, model, kv_cache, self._arena, self._forms, self._kernels)
             self._recordings[key.size] = recording
         return RecordedGraph(key.mode, recording)
 
 
-_graphs: WeakKeyDictionary[PreTrainedModel | KVCache, CapturedGraphs] = WeakKeyDictionary()
+_graphs: WeakKeyDictionary[PreTrainedModel | KVCache, dict[str, CapturedGraphs]]
+_graphs = WeakKeyDictionary()
 
 
-def compare(graph: Graph, model: LoadedModel, kv_cache: KVCache) -> tuple[float, float]:
-    """Microseconds of the eager forward and of a replay over rows other than those captured.
+def compare(graph: Graph, model: LoadedModel, kv_cache: KVCache) -> tuple[float, float, float]:
+    """Microseconds of the eager forward and of a replay over rows other than those captured, and
+    the largest difference of a logit.
 
-    Raises CannotRecord where they differ.
+    Raises CannotRecord where they differ by more than the graph's tolerance.
     """
     make = decode_rows if graph.mode is CudagraphMode.FULL else mixed_rows
     inputs = make(graph.size, 1, model, kv_cache)
     with torch.inference_mode():
         eager = graph.run_eagerly(inputs, model, kv_cache)
         replay = graph.replay(inputs, model, kv_cache)
+    difference = 0.0
     if not torch.equal(eager.logits, replay.logits):
-        raise CannotRecord("a replay of it gives other logits")
-    return eager.times.total_us, replay.times.total_us
+        difference = float((eager.logits - replay.logits).abs().max())
+        if not 0 < difference <= graph.tolerance * float(eager.logits.abs().max()):  # NaN is not
+            raise CannotRecord("a replay of it gives other logits")
+    return eager.times.total_us, replay.times.total_us, difference
 
 
 # --- made-up batches of requests that live in block 0, which is nobody's -------------------------

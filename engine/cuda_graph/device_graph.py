@@ -33,6 +33,7 @@ class DeviceGraph:
 
     backend = "CUDA graph"
     num_pieces = 1
+    tolerance = 0.0
 
     def __init__(
         self, mode: CudagraphMode, inputs: ModelInputs, model: LoadedModel, kv_cache: KVCache

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from engine.cuda_graph.arena import Arena, Life, allocate
+from engine.cuda_graph.inductor import FusedOp, Kernels, fuse
 from engine.cuda_graph.operations import Span, result_of
 from engine.cuda_graph.recorder import Attention, CannotRecord, RecordedOp, storage_of, storages
 from engine.kv_cache import LayerKVCache
@@ -54,8 +55,12 @@ class FlatList:
         output: Tensor,
         arena: Arena,
         forms: Forms,
+        kernels: Kernels | None = None,
     ):
+        """`kernels` are inductor's, for a list whose small operations it compiles."""
         replayed, self.num_views, self.num_folded = classify(ops, inputs)
+        if kernels is not None:
+            replayed = fuse(replayed, ops, output, kernels)
         self.output, self.arena = output, arena
         self.segments = segments_of(replayed, forms)  # first: it tries operations on what is there
         self.num_pieces = 1 + sum(segment.attention is not None for segment in self.segments)
@@ -193,6 +198,8 @@ def bind(op: RecordedOp, forms: Forms) -> Callable[[], Any]:
 
     `forms` collects which function can do what into a given tensor.
     """
+    if isinstance(op, FusedOp):
+        return op.bound()
     if op.changed():
         return partial(op.func._op, *op.args, **op.kwargs)
     if op.name in _COPIES:

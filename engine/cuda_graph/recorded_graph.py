@@ -15,6 +15,7 @@ from engine.cuda_graph.arena import Arena
 from engine.cuda_graph.decoder import record, standing_in
 from engine.cuda_graph.dispatcher import CudagraphMode
 from engine.cuda_graph.flat_list import FlatList, Forms
+from engine.cuda_graph.inductor import Kernels, tolerance
 from engine.cuda_graph.operations import Buffer, OperationList
 from engine.forward import Forward, ModelInputs, context_of, run_eagerly
 from engine.kv_cache import KVCache
@@ -29,8 +30,6 @@ class Recording:
     the pool: any engine of the model can replay it, as a whole or in pieces.
     """
 
-    backend = "recorded list"
-
     def __init__(
         self,
         inputs: ModelInputs,
@@ -38,7 +37,10 @@ class Recording:
         kv_cache: KVCache,
         arena: Arena,
         forms: Forms,
+        kernels: Kernels | None = None,
     ):
+        self.backend = "recorded list" if kernels is None else "list compiled by inductor"
+        self.tolerance = 0.0 if kernels is None else tolerance(model.model.dtype)
         self.size = inputs.metadata.num_tokens
         self.input_ids = inputs.input_ids.clone()
         self.positions = inputs.positions.clone()
@@ -46,7 +48,7 @@ class Recording:
         given = (self.input_ids, self.positions)
         with torch.no_grad():
             found = record(own, model, kv_cache)
-            self.list = FlatList(found.ops, given, found.hidden_states, arena, forms)
+            self.list = FlatList(found.ops, given, found.hidden_states, arena, forms, kernels)
         self.output, self.calls = found.output, found.calls
         self.num_bytes = self.list.num_bytes
         self.operations = OperationList.of(
@@ -84,6 +86,7 @@ class RecordedGraph:
         self.mode, self.recording = mode, recording
         self.size, self.num_bytes = recording.size, recording.num_bytes
         self.backend, self.operations = recording.backend, recording.operations
+        self.tolerance = recording.tolerance
         self.num_pieces = 1 if mode is CudagraphMode.FULL else recording.list.num_pieces
 
     @property

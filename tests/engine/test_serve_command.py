@@ -136,6 +136,7 @@ def test_defaults_that_are_left_out_are_vllms() -> None:
         "kv_cache_dtype": "auto",
         "enforce_eager": False,
         "attention_backend": "auto",
+        "compilation_backend": "auto",
         "seed": 0,
         "speculative_config": None,
     }

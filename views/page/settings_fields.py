@@ -43,6 +43,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "cudagraph_mode",
         "cudagraph_capture_sizes",
         "max_cudagraph_capture_size",
+        "compilation_backend",
     ),
     "Speculation": tuple(f"{_DRAFTER}.{name}" for name in SpeculativeConfig.model_fields),
 }
@@ -83,6 +84,9 @@ _HELP = {
     "all others.",
     "cudagraph_capture_sizes": "Numbers with spaces between. A batch is padded to the next size; "
     "one that is larger than the largest runs eagerly. Each is captured when it is first needed.",
+    "compilation_backend": "`inductor`, which needs a C++ compiler, makes one kernel of each norm, "
+    "of the rotary embedding and of what else lies between matrix products. The first size takes "
+    "half a minute or more, and a kernel rounds otherwise: the log has the largest difference.",
     _METHOD: "The other methods need a second model, and none can be loaded here: the scheduler "
     "alone knows what they take (`python -m engine.conformance`).",
 }

@@ -114,6 +114,7 @@ export const FACTS = {
     num_bytes: "n",
     eager_us: "n",
     replay_us: "n",
+    max_difference: "n",
     buffer_names: "S",
     buffer_holds: "S",
     buffer_addresses: "S",

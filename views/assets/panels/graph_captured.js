@@ -28,6 +28,7 @@ const COLUMNS = [
   "eager",
   "replay",
   "eager ÷ replay",
+  "difference",
   "replays so far",
 ];
 
@@ -100,6 +101,7 @@ function sizeRow(item, device) {
     truth("measured", `the model's modules, ${once}`, micros(item.eagerUs)),
     truth("measured", `the same by replay, ${once}`, micros(item.replayUs)),
     truth("derived", "eager ÷ replay", `${(item.eagerUs / item.replayUs).toFixed(2)} ×`),
+    truth("measured", "of a logit between the two, at most", difference(item.maxDifference)),
     runsCell(item, where),
   ];
   const rows = item.taken ? `${item.key}, taken now` : item.key;
@@ -109,6 +111,11 @@ function sizeRow(item, device) {
     el("th", { scope: "row", text: rows }),
     ...cells.map((cell) => el("td", {}, cell)),
   );
+}
+
+/** Of a list or a CUDA graph it is none, to the bit. @param {number} value */
+function difference(value) {
+  return value === 0 ? "none" : value.toExponential(1);
 }
 
 /** @param {CapturedSize} item @param {string} where */

@@ -72,8 +72,9 @@ export function sentence(store) {
  *   OperationBlock operations of each of the layers `first` to `last`; -1 outside of them
  * @typedef {{key: string, mode: string, size: number, backend: string, pieces: number,
  *   taken: boolean, recorded: number, replayed: number, folded: number,
- *   views: number, bytes: number, eagerUs: number, replayUs: number, blocks: OperationBlock[],
- *   buffers: GraphBuffer[], runs: number, medianUs: number}} CapturedSize
+ *   views: number, bytes: number, eagerUs: number, replayUs: number,
+ *   maxDifference: number, blocks: OperationBlock[], buffers: GraphBuffer[], runs: number,
+ *   medianUs: number}} CapturedSize
  * @typedef {{request: string, blocks: number[], num_tokens: number, num_bytes: number,
  *   seq: number}} PagesRead
  */
@@ -134,6 +135,7 @@ function graphsOf(store, index, dispatch) {
       bytes: record.num_bytes,
       eagerUs: record.eager_us,
       replayUs: record.replay_us,
+      maxDifference: record.max_difference,
       blocks: operationBlocks(record),
       buffers: record.buffer_names.map((/** @type {string} */ name, /** @type {number} */ i) => ({
         name,
