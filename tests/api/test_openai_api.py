@@ -12,10 +12,9 @@ import httpx
 import openai
 import pytest
 
-from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig
 from engine.events import Event, PromptTextTooLong, PromptTooLong, RequestRefused
-from engine.input_processor import TOKENIZING
+from engine.input_processor import TOKENIZING, InputProcessor
 from engine.model_loader import load_model
 from engine.sessions import Sessions
 from tests.api.live_server import Server, blocks_in_use, eventually, serving
@@ -485,7 +484,7 @@ def test_what_nobody_expected_is_a_plain_500(
     def boom(*_: object) -> None:
         raise ZeroDivisionError("a secret of the inside")
 
-    monkeypatch.setattr(AsyncLLM, "encode", boom)
+    monkeypatch.setattr(InputProcessor, "encode", boom)
     with server.client() as client:
         answer = client.post("/v1/completions", json={"prompt": "a"})
     assert answer.status_code == 500
