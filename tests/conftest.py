@@ -48,9 +48,10 @@ def usual_attention() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # Playwright leaves an event loop running in this thread for as long as its browser lives, and
-    # asyncio.run() refuses to start a second one: tests with a browser come after all others. (So
-    # they do in each worker, as long as xdist leaves the files in this order.)
-    items.sort(key=lambda item: "browser" in getattr(item, "fixturenames", ()))
+    # asyncio.run() refuses to start a second one: files with such tests come after all others. (In
+    # each worker too, as xdist hands out whole files and leaves them in this order.)
+    with_browser = {item.path for item in items if "browser" in getattr(item, "fixturenames", ())}
+    items.sort(key=lambda item: item.path in with_browser)
     gpu_items = [item for item in items if item.get_closest_marker("gpu")]
     if gpu_items:
         import torch
