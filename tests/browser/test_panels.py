@@ -489,7 +489,8 @@ def beside(page: Page, trace: Trace, cursor: int = -1) -> None:
 
 @pytest.fixture
 def blocks_again(page: Page) -> Iterator[None]:
-    """The choice is the page's, and the page is every test's."""
+    """The choices are the page's, and the page is every test's."""
+    page.evaluate("harness.store.select({ request: null })")
     yield
     page.get_by_role("button", name="Blocks", exact=True).click()
 
@@ -1032,7 +1033,7 @@ EFFECTS = {
     "admission_stopped": Effect({"lifecycle.rows"}, {"lifecycle.streams"}),
     "batch_scheduled": Effect(set(), {"graph.history", "graph.nothingRan"}),
     "inputs_prepared": Effect({"graph.batch"}),
-    "step_dispatched": Effect({"graph.dispatch"}, {"graph.history"}),
+    "step_dispatched": Effect({"graph.dispatch", "graph.dispatcher"}, {"graph.history"}),
     "graph_captured": Effect({"graph.captured"}, {"graph.history"}),
     "graph_replayed": Effect({"graph.replay", "graph.graphs"}),
     "forward_run": Effect({"graph.forward"}),

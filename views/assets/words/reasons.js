@@ -36,8 +36,8 @@ export const REASON_PHRASES = {
     `made as long as the decodes beside it: ${plural(r.num_speculative_tokens, "draft")} of ` +
     "padding for the one token it wanted",
   padding_does_not_fit: (r) =>
-    `with its padding it wants ${plural(r.wants, "token")}: the budget has ${r.budget_left} left, ` +
-    `and ${r.num_computed_tokens} of at most ${r.max_model_len} are computed`,
+    `with its padding it wants ${plural(r.wants, "token")}: the budget has ${r.budget_left} ` +
+    `left, and ${r.num_computed_tokens} of at most ${r.max_model_len} are computed`,
   free_queue_head: (r) =>
     r.free === 1
       ? "the only block in the free queue"
