@@ -304,7 +304,7 @@ def test_a_pause_after_the_last_step_leaves_that_step_on_show(page: Page) -> Non
 
 
 def test_submissions_one_after_the_other_are_told_together(page: Page) -> None:
-    trace = workload_trace("01-single")
+    trace = Trace.parse(text_of(workload_trace("01-single")).splitlines())  # which is everybody's
     step = trace.records[-1].step + 1
     for i, tokens in enumerate((9, 12, 10, 11, 9, 9, 12)):
         trace.begin_phase(step, Phase.COMMAND)
@@ -489,8 +489,7 @@ def beside(page: Page, trace: Trace, cursor: int = -1) -> None:
 
 @pytest.fixture
 def blocks_again(page: Page) -> Iterator[None]:
-    """The choices are the page's, and the page is every test's."""
-    page.evaluate("harness.store.select({ request: null })")
+    """The choice is the page's, and the page is every test's."""
     yield
     page.get_by_role("button", name="Blocks", exact=True).click()
 
