@@ -21,9 +21,11 @@ from contextlib import suppress
 from engine.async_scheduler import AsyncScheduler
 from engine.config import EngineConfig
 from engine.core import NO_TOKENS, NOT_RUN_YET, EngineCore, OutputSink, Runner
+from engine.doing import Hear, heard_by
 from engine.engine_thread import EngineThread, EngineThreadStopped
-from engine.events import STEP_PHASES, Phase
 from engine.outputs import SchedulerOutput
+from engine.records import STEP_PHASES, Phase
+from engine.request import Request
 from engine.trace import Changes, State
 from engine.two_lanes import TwoLaneTrace
 
@@ -71,9 +73,11 @@ class AsyncEngineCore(EngineCore):
         self.in_flight: deque[StepInFlight] = deque()  # oldest first
         super().__init__(config, runner, trace, output_processor)
         self.on_executed: Callable[[], None] = lambda: None  # on the executor's thread
+        self.hear: Hear = lambda doing: None  # on that thread, too: what takes long there
         self.failure: ExecutorFailed | None = None
         self._position = Phase.ARRIVE  # of the engine lane; there a cycle begins
         self._num_scheduled = 0  # steps
+        self._finishing = False  # no more steps are begun
         self._progress: Changes = {}  # of steps in flight, for the engine lane's next patch
         self._to_execute: deque[StepInFlight] = deque()
         self._executor = executor or EngineThread("executor")
@@ -103,6 +107,25 @@ class AsyncEngineCore(EngineCore):
         """Run a phase at a time until the outcome of some step has gone out."""
         while self.step_phase() is not Phase.OUTPUT:
             pass
+
+    @property
+    def between_steps(self) -> bool:
+        """Whether none is in flight, and none has begun."""
+        return not self.in_flight and self.next_phase is Phase.ARRIVE
+
+    def finish_steps(self) -> None:
+        """Run to the end of the steps in flight, and of one whose `arrive` has run."""
+        self._finishing = True
+        try:
+            self._say_what_is_next()
+            super().finish_steps()
+        finally:
+            self._finishing = False
+
+    def restored(self, step: int, finished: dict[str, Request]) -> None:
+        """As in `EngineCore`; no step is in flight."""
+        self._num_scheduled = step
+        super().restored(step, finished)
 
     def step_phase(self) -> Phase:
         """Run one phase alone: of the engine lane, or where that must wait, of the executor's."""
@@ -181,7 +204,8 @@ class AsyncEngineCore(EngineCore):
     def _say_what_is_next(self) -> None:
         """Where a cycle begins, that depends on whether there is anything to schedule."""
         begins = self._position is Phase.ARRIVE
-        awaits = begins and bool(self.in_flight) and not self._can_schedule
+        goes_on = self._can_schedule and not self._finishing
+        awaits = begins and bool(self.in_flight) and not goes_on
         self.next_phase = Phase.UPDATE if awaits else self._position
         is_newest = self.next_phase in (Phase.ARRIVE, Phase.SCHEDULE)
         self.step_index = self._num_scheduled if is_newest else self.in_flight[0].index
@@ -214,7 +238,7 @@ class AsyncEngineCore(EngineCore):
         phase = step.next_phase
         try:
             self._execute_phase(step, phase)
-        except Exception as error:
+        except BaseException as error:
             self.failure = ExecutorFailed(phase)
             raise self.failure from error
         return phase
@@ -243,8 +267,9 @@ class AsyncEngineCore(EngineCore):
     def _execute_ahead(self) -> None:
         """On the executor's thread: run a step, and queue up again where there is another one."""
         try:
-            while self._released and self._executor_phase() is not Phase.SAMPLE:
-                pass
+            with heard_by(self.hear):
+                while self._released and self._executor_phase() is not Phase.SAMPLE:
+                    pass
         except ExecutorFailed:
             pass  # `failure` has it, for the engine's thread
         finally:

@@ -8,8 +8,9 @@ counts as a token of its request in everything but its value.
 
 from __future__ import annotations
 
-from engine.events import LastTokenInFlight, Reason, ResetRequested, TokenDropped
+from engine.events import TokenDropped
 from engine.outputs import EngineCoreOutput, ModelRunnerOutput, SchedulerOutput
+from engine.reasons import LastTokenInFlight, Reason, ResetRequested
 from engine.request import FinishReason, Request
 from engine.scheduler import Scheduler
 

@@ -99,6 +99,38 @@ class BackgroundModel:
 def load_default(report: Callable[[Progress], None]) -> LoadedModel:
     """The model that $MODEL names; the import of torch takes seconds and happens only here."""
     report(Progress("load", 0, 0, ""))
+    from engine.layers.numba_threads import has_threads
     from engine.model_loader import load_model
+    from engine.paged_attention import prepare_default
 
-    return load_model(progress=report)
+    has_threads()  # imports numba whole: two threads that do at once get halves of it
+    kernels = Kernels(prepare_default)
+    kernels.start()
+    model = load_model(progress=report)
+    kernels.wait(report)
+    return model
+
+
+class Kernels(threading.Thread):
+    """Compiles what attention needs, beside the model's load."""
+
+    def __init__(self, prepare: Callable[[Callable[[Progress], None]], None]):
+        super().__init__(name="kernels", daemon=True)
+        self._prepare = prepare
+        self._progress = Progress("compile", 0, 0, "")
+
+    def run(self) -> None:
+        """On its own thread. Where it fails, an engine finds out by itself, and says so."""
+        try:
+            self._prepare(self._note)
+        except Exception:
+            log.exception("attention's kernels cannot be compiled")
+
+    def wait(self, report: Callable[[Progress], None]) -> None:
+        """Until it is over; tell how far it is."""
+        while self.is_alive():
+            report(self._progress)
+            self.join(0.2)
+
+    def _note(self, progress: Progress) -> None:
+        self._progress = progress

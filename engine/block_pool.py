@@ -6,16 +6,11 @@ Box `block-manager`. vLLM 0.26.0: `vllm/v1/core/block_pool.py` (`BlockPool`),
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from engine.events import (
-    BlockEvicted,
-    BlocksFreed,
-    BlocksInUse,
-    FreeQueueHead,
-    PrefixCacheReset,
-)
+from engine.events import BlockEvicted, BlocksFreed, PrefixCacheReset
 from engine.linked_queue import LinkedQueue
+from engine.reasons import BlocksInUse, FreeQueueHead
 from engine.trace import Trace
 
 
@@ -58,6 +53,30 @@ class BlockPool:
         # Block 0 is nobody's: padding and masked rows write there.
         self.null_block = self.free_block_queue.popleft()
         self.null_block.ref_cnt = 1
+
+    def restore(
+        self,
+        free: Sequence[int],
+        cached: Mapping[bytes, Sequence[int]],
+        uncomputed: Iterable[int],
+        held: Mapping[int, int],
+    ) -> None:
+        """Become what another pool was: its free queue, its content, and how many hold each block.
+
+        Of a pool that nobody has used yet. Whether all this fits together, `engine/integrity.py`
+        checks.
+        """
+        while self.free_block_queue.head is not None:
+            self.free_block_queue.popleft()
+        for block_id in free:
+            self.free_block_queue.append(self.blocks[block_id])
+        for block_hash, block_ids_of in cached.items():
+            for block_id in block_ids_of:
+                self.cache(self.blocks[block_id], block_hash)
+        for block_id in uncomputed:
+            self.mark_uncomputed(self.blocks[block_id])
+        for block_id, holders in held.items():
+            self.blocks[block_id].ref_cnt = holders
 
     def get_num_free_blocks(self) -> int:
         """Blocks that can be given; those with cached content count."""

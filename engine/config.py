@@ -200,6 +200,10 @@ class EngineConfig(BaseModel):
         default="auto",
         description="of weights; auto: float32. In 16 bits a text may change with its batch",
     )
+    quantization: Literal["int8_weight_only", "int4_weight_only"] | None = Field(
+        default=None,
+        description="of the weights of linear layers, on a CPU; None: none. It changes texts",
+    )
     kv_cache_dtype: CacheDType = Field(
         default="auto",
         description="of keys and values in the pool; auto: as the weights; fp8: fp8_e4m3",
@@ -463,7 +467,8 @@ def describe(error: ValidationError) -> str:
     lines = []
     items = [item for item in error.errors(include_url=False) if not _lacks_only_wrong_ones(item)]
     for item in items[:MAX_ERRORS]:
-        where = ".".join(f"{part!s:.60}" for part in item["loc"] if part != "[key]") or "value"
+        parts = [repr(str(part)[:60])[1:-1] for part in item["loc"] if part != "[key]"]
+        where = ".".join(parts) or "value"
         wording = _WORDINGS.get(item["type"])
         text = wording.format(**item.get("ctx", {})) if wording else item["msg"]
         text = text.removeprefix("Value error, ")

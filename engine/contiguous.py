@@ -13,7 +13,7 @@ overtakes. The ways differ only in how long a piece is.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from engine.config import EngineConfig
 from engine.request import Request, RequestStatus
@@ -38,8 +38,8 @@ class Arena:
     """Slots side by side, given out in contiguous pieces: the first gap that is long enough."""
 
     def __init__(self, size: int):
-        self._starts = [0]  # of the gaps, ascending; no two of them touch
-        self._lengths = [size]
+        self._starts = [0] if size else []  # of the gaps, ascending; no two of them touch
+        self._lengths = [size] if size else []
 
     def take(self, length: int) -> int | None:
         """Where the piece begins; None where no gap is long enough."""
@@ -75,6 +75,7 @@ class ContiguousWay:
     """
 
     def __init__(self, slots: int):
+        self.slots = slots
         self.arena = Arena(slots)
         self.lengths: dict[str, int] = {}  # of all unfinished requests
         self.starts: dict[str, int] = {}  # of those that have their piece
@@ -113,6 +114,23 @@ class ContiguousWay:
             del self.line[key]
             self.starts[key] = start
             self.changes.setdefault(key, {})["start"] = start
+
+    def restore(
+        self, lengths: Mapping[str, int], starts: Mapping[str, int], line: Iterable[str]
+    ) -> None:
+        """Become what another one was. ValueError where pieces overlap or lie outside."""
+        end = 0
+        self.arena = Arena(0)
+        for start, key in sorted((start, key) for key, start in starts.items()):
+            if start < end or start + lengths[key] > self.slots:
+                raise ValueError(f"the piece of {key} overlaps another, or the arena's end")
+            if start > end:
+                self.arena.give_back(end, start - end)
+            end = start + lengths[key]
+        if end < self.slots:
+            self.arena.give_back(end, self.slots - end)
+        self.lengths, self.starts = dict(lengths), dict(starts)
+        self.line = dict.fromkeys(line)
 
     def take_changes(self) -> Changes:
         """What changed since the last call."""
@@ -172,6 +190,24 @@ class Contiguous:
         self._known.remove(key)
         for way in self.ways.values():
             way.end(key)
+
+    def restore(
+        self,
+        unfinished: Iterable[Request],
+        starts: Mapping[str, Mapping[str, int]],
+        lines: Mapping[str, Iterable[str]],
+    ) -> None:
+        """Follow these requests from where another one stood with them.
+
+        `starts` and `lines` are by way. ValueError where they cannot have stood so.
+        """
+        lengths = {r.request_id: piece_lengths(r, self.max_model_len) for r in unfinished}
+        self._known = set(lengths)
+        for place, (name, way) in enumerate(self.ways.items()):
+            own = {key: of_ways[place] for key, of_ways in lengths.items()}
+            if not own.keys() >= {*starts[name], *lines[name]}:
+                raise ValueError("a piece is of a request that has ended")
+            way.restore(own, starts[name], lines[name])
 
     def snapshot(self) -> State:
         """All pieces, by the name of the way."""

@@ -8,24 +8,27 @@ are made one at a time, each logs what it did, and each ends with the patch of w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from engine.config import EngineConfig
-from engine.events import (
-    STEP_PHASES,
-    ClientAborted,
-    Phase,
-    RequestAborted,
-    RequestFinished,
-    RequestSubmitted,
-    StopString,
+from engine.events import Facts, RequestAborted, RequestFinished, RequestSubmitted
+from engine.outputs import (
+    EngineCoreOutput,
+    ModelRunnerOutput,
+    ScheduledRequest,
+    SchedulerOutput,
+    TokenLogprobs,
 )
-from engine.outputs import EngineCoreOutput, ModelRunnerOutput, SchedulerOutput
+from engine.reasons import ClientAborted, Reason, StopString
+from engine.records import STEP_PHASES, Phase
 from engine.request import FinishReason, Request, RequestStatus
 from engine.scheduler import Scheduler, drop_from
 from engine.speculative_scheduler import SpeculativeScheduler
 from engine.state import StateRecorder, diff
 from engine.trace import Changes, State, Trace, merge_patch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 NOT_RUN_YET = (Phase.PREPARE, Phase.EXECUTE)  # the next phase while a step can be taken back
 NO_STEP = SchedulerOutput((), 0, 0, (), ())
@@ -77,6 +80,24 @@ class Runner(Protocol):
     def snapshot(self) -> State:
         """Its part of the state, whole."""
         return {}
+
+    def save_blocks(self, blocks: Sequence[int]) -> dict[str, Tensor]:
+        """What these blocks hold; nothing where there are no tensors."""
+        return {}
+
+    def restore_blocks(self, blocks: Sequence[int], saved: Mapping[str, Tensor]) -> None:
+        """Have these blocks hold that; ValueError where it does not fit."""
+        return
+
+    def rated_prompts(self) -> Mapping[str, list[TokenLogprobs | None]]:
+        """What is known of the prompts whose log-probabilities are yet to be told, by request."""
+        return {}
+
+    def restore_request(
+        self, item: ScheduledRequest, rated: list[TokenLogprobs | None] | None
+    ) -> None:
+        """Know a running request, which another runner knew."""
+        return
 
 
 class OutputSink(Protocol):
@@ -163,6 +184,16 @@ class EngineCore:
         while self.step_phase() is not STEP_PHASES[-1]:
             pass
 
+    @property
+    def between_steps(self) -> bool:
+        """Whether no step has begun that has not ended."""
+        return self.next_phase is STEP_PHASES[0]
+
+    def finish_steps(self) -> None:
+        """Run to the end of what has begun, and begin nothing."""
+        while not self.between_steps:
+            self.step_phase()
+
     def step_phase(self) -> Phase:
         """Run the next phase and return which it was."""
         phase = self.next_phase
@@ -215,7 +246,7 @@ class EngineCore:
 
     def add_request(self, request: Request, source: str = "") -> None:
         """Accept a request; the next step's `arrive` puts it into the waiting queue."""
-        self._begin_command()
+        self.begin_command()
         self.arriving[request.request_id] = request
         self.scheduler.touched[request] = None
         self.trace.event(
@@ -240,7 +271,7 @@ class EngineCore:
         ]
         if not known:
             return []
-        self._begin_command()
+        self.begin_command()
         if self.next_phase in NOT_RUN_YET:
             self._drop(self.scheduler.withdraw(self.scheduler_output, known))
         for key in known:
@@ -263,7 +294,7 @@ class EngineCore:
 
     def reset_prefix_cache(self, reset_running_requests: bool = False) -> bool:
         """Forget all cached content; see `Scheduler.reset_prefix_cache`."""
-        self._begin_command()
+        self.begin_command()
         done = self.scheduler.reset_prefix_cache(reset_running_requests)
         if reset_running_requests:
             # Whoever is in the step that is under way was preempted: nothing of it counts.
@@ -341,9 +372,27 @@ class EngineCore:
 
     def command(self, changes: Changes) -> None:
         """Log what the front end says of itself, under "engine": its mode, its rate."""
-        self._begin_command()
+        self.begin_command()
         merge_patch(self._engine, changes.get("engine", {}))
         self._end_phase()
+
+    def note(
+        self, facts: Facts, reason: Reason | None = None, duration_us: float | None = None
+    ) -> None:
+        """Log what happened beside the steps."""
+        self.begin_command()
+        self.trace.event(facts, reason, duration_us)
+        self.command({})
+
+    def restored(self, step: int, finished: dict[str, Request]) -> None:
+        """Scheduler, runner and clients are those of a saved moment: the log begins with them.
+
+        `step` is the next one; `finished` are requests that the state remembers.
+        """
+        self.step_index = step
+        self.recorder.begin_here(finished)
+        self._told = self._engine_record()
+        self.trace.header = self.trace.header.model_copy(update={"state": self.state()})
 
     # -- the log --------------------------------------------------------------------------------
 
@@ -359,7 +408,8 @@ class EngineCore:
     def _engine_record(self) -> Changes:
         return {**self._engine, "next_phase": str(self.next_phase), "step": self.step_index}
 
-    def _begin_command(self) -> None:
+    def begin_command(self) -> None:
+        """Events from here on belong to a command, whose patch `command` makes."""
         self.trace.begin_phase(self.step_index, Phase.COMMAND)
 
     def _end_phase(self) -> None:

@@ -53,6 +53,11 @@ class TextStream:
         self._out += len(piece)
         return piece
 
+    def go_to(self, window: list[int], context_len: int, out: int) -> None:
+        """Stand where another stream stood, with these tokens in its window."""
+        self._window, self._context_len, self._out = window, context_len, out
+        self._context_text = self._decode(window[:context_len])
+
     def _text(self) -> str:
         """What the window's tokens say after its context."""
         text = self._decode(self._window)
@@ -113,6 +118,24 @@ class IncrementalDetokenizer:
         self._num_tokens = 0
         self._held = ""  # may be the beginning of a stop string
         self.stop_index: int | None = None
+
+    def save(self) -> dict[str, Any]:
+        """Where it stands, for another one of the same request to go on from."""
+        stream = self._stream
+        return {
+            "window": list(stream._window),
+            "context_len": stream._context_len,
+            "out": stream._out,
+            "num_tokens": self._num_tokens,
+            "held": self._held,
+        }
+
+    def restore(
+        self, window: list[int], context_len: int, out: int, num_tokens: int, held: str
+    ) -> None:
+        """Stand where another one stood."""
+        self._stream.go_to(window, context_len, out)
+        self._num_tokens, self._held = num_tokens, held
 
     @property
     def stopped(self) -> bool:

@@ -1,10 +1,12 @@
 """The one thread on which every engine of the process lives.
 
 Whatever touches an `EngineCore` runs here, so no engine needs a lock and the forwards of all
-sessions take turns instead of fighting for the cores. Short commands (submit, abort, pause) go
-ahead of the queue; steps are turns, first come first served, one step a turn. Engines that schedule
-asynchronously run the model on its `executor`, a second thread of the same kind. vLLM has a process
-an engine instead (`vllm/v1/engine/core.py`, EngineCoreProc).
+sessions take turns instead of fighting for the cores. Steps, and whatever else takes long, are
+turns: one an engine, engine by engine, however many an engine has waiting. Short commands (submit,
+abort, pause) go ahead of them, but only so many between two turns: whoever sends nothing but
+commands holds up nobody. Engines that schedule asynchronously run the model on its `executor`, a
+second thread of the same kind. vLLM has a process an engine instead (`vllm/v1/engine/core.py`,
+EngineCoreProc).
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 Job = tuple[Callable[[], Any], "Future[Any]"]
 
 COLLECT_AFTER_SECONDS = 1.0
+COMMANDS_BETWEEN_TURNS = 16  # while a turn waits
 
 log = logging.getLogger("glassbox")
 
@@ -43,26 +47,50 @@ class EngineThread:
         self._executor: EngineThread | None = None
         self._wake = threading.Condition()
         self._commands: deque[Job] = deque()
-        self._turns: deque[Job] = deque()
-        self._timers: list[tuple[float, int, Job]] = []
+        self._turns = Turns()
+        self._commands_ahead = 0  # since the last turn
+        self._timers: list[tuple[float, int, object, Job]] = []
         self._order = itertools.count()
         self._stopping = False
         self._collecting = False  # it will, soon
         self._thread: threading.Thread | None = None
+        self._busy_since: float | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it takes jobs: it has not begun yet, or has not ended."""
+        return not self._stopping and (self._thread is None or self._thread.is_alive())
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long it has been at the job at hand; 0 where there is none."""
+        since = self._busy_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    @property
+    def threads(self) -> list[EngineThread]:
+        """It, and its executor where there is one."""
+        return [self] if self._executor is None else [self, self._executor]
 
     def post(self, function: Callable[[], T]) -> Future[T]:
         """Run `function` soon, ahead of every step that waits for its turn."""
-        return self._enqueue(self._commands, function)
+        return self._enqueue(self._commands.append, function)
 
-    def turn(self, function: Callable[[], T]) -> Future[T]:
-        """Run `function` when those that came before have had their turn."""
-        return self._enqueue(self._turns, function)
+    def turn(self, function: Callable[[], T], owner: object = None) -> Future[T]:
+        """Run `function` when it is its owner's turn, after what the same owner asked before."""
+        return self._enqueue(partial(self._turns.append, owner), function)
 
     def call(self, function: Callable[[], T]) -> T:
         """`post` and wait; from the engine thread itself, just do it."""
         if threading.current_thread() is self._thread:
             return function()
         return self.post(function).result()
+
+    def call_in_turn(self, function: Callable[[], T], owner: object = None) -> T:
+        """`turn` and wait; from the engine thread itself, just do it."""
+        if threading.current_thread() is self._thread:
+            return function()
+        return self.turn(function, owner).result()
 
     @property
     def executor(self) -> EngineThread:
@@ -73,14 +101,14 @@ class EngineThread:
                 self._executor._stopping = self._stopping
             return self._executor
 
-    def later(self, seconds: float, function: Callable[[], Any]) -> None:
-        """Queue `function` as a turn after `seconds`."""
+    def later(self, seconds: float, function: Callable[[], Any], owner: object = None) -> None:
+        """Queue `function` as a turn of the owner's after `seconds`."""
         job: Job = (function, Future())
         with self._wake:
             if self._stopping:
                 return
             due = time.monotonic() + seconds
-            heapq.heappush(self._timers, (due, next(self._order), job))
+            heapq.heappush(self._timers, (due, next(self._order), owner, job))
             self._ensure_started()
             self._wake.notify()
 
@@ -100,7 +128,7 @@ class EngineThread:
         """Finish the job at hand, drop the others, and end the thread; its executor as well."""
         with self._wake:
             self._stopping = True
-            dropped = [*self._commands, *self._turns]
+            dropped = [*self._commands, *self._turns.jobs()]
             self._commands.clear()
             self._turns.clear()
             self._timers.clear()
@@ -113,12 +141,12 @@ class EngineThread:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
-    def _enqueue(self, queue: deque[Job], function: Callable[[], T]) -> Future[T]:
+    def _enqueue(self, append: Callable[[Job], None], function: Callable[[], T]) -> Future[T]:
         future: Future[T] = Future()
         with self._wake:
             if self._stopping:
                 raise EngineThreadStopped
-            queue.append((function, future))
+            append((function, future))
             self._ensure_started()
             self._wake.notify()
         return future
@@ -130,9 +158,25 @@ class EngineThread:
             self._thread.start()
 
     def _run(self) -> None:
+        while not self._stopping:
+            try:
+                self._run_jobs()
+            except BaseException:  # no job's own: it hit the thread between two of them
+                log.exception("the thread `%s` was to be ended; it goes on", self.name)
+
+    def _run_jobs(self) -> None:
         while (job := self._next()) is not None:
+            self._busy_since = time.monotonic()
             run_job(*job)
+            self._busy_since = None
             del job  # else the last one's engine would stay, with its pool, until another comes
+
+    def _choose(self) -> Job | None:
+        if self._commands and not (self._turns and self._commands_ahead >= COMMANDS_BETWEEN_TURNS):
+            self._commands_ahead += 1
+            return self._commands.popleft()
+        self._commands_ahead = 0
+        return self._turns.popleft() if self._turns else None
 
     def _next(self) -> Job | None:
         """The next job, once there is one; None when the thread has to end."""
@@ -140,13 +184,43 @@ class EngineThread:
             while not self._stopping:
                 now = time.monotonic()
                 while self._timers and self._timers[0][0] <= now:
-                    self._turns.append(heapq.heappop(self._timers)[2])
-                if self._commands:
-                    return self._commands.popleft()
-                if self._turns:
-                    return self._turns.popleft()
+                    self._turns.append(*heapq.heappop(self._timers)[2:])
+                job = self._choose()
+                if job is not None:
+                    return job
                 self._wake.wait(self._timers[0][0] - now if self._timers else None)
             return None
+
+
+class Turns:
+    """Jobs by owner: each owner's in order, and the owners one after the other."""
+
+    def __init__(self) -> None:
+        self._by_owner: dict[object, deque[Job]] = {}  # whose turn comes first is in front
+
+    def __bool__(self) -> bool:
+        return bool(self._by_owner)
+
+    def append(self, owner: object, job: Job) -> None:
+        """Behind the owner's others; the owner behind all others, unless it waits already."""
+        self._by_owner.setdefault(owner, deque()).append(job)
+
+    def popleft(self) -> Job:
+        """The next job; what its owner has beside it waits until all others had a turn."""
+        owner = next(iter(self._by_owner))
+        jobs = self._by_owner.pop(owner)
+        job = jobs.popleft()
+        if jobs:
+            self._by_owner[owner] = jobs
+        return job
+
+    def jobs(self) -> list[Job]:
+        """All of them."""
+        return [job for jobs in self._by_owner.values() for job in jobs]
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._by_owner.clear()
 
 
 def run_job(function: Callable[[], Any], future: Future[Any]) -> None:

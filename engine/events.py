@@ -1,374 +1,19 @@
-"""The vocabulary of the log: what can happen, to whom, on which arrow, and why.
+"""The vocabulary of the log: what can happen, to whom and on which arrow.
 
 An event's class stands at a box of the map and, where it travelled, on an arrow (`@at`); its
-fields are the facts. A reason's class is its code, its fields are the numbers behind the decision.
-Both are named tuples, since a running engine makes them by the thousand. Sizes are counts of tokens
-or blocks as named, times are microseconds.
+fields are the facts. They are named tuples, since a running engine makes them by the thousand.
+Sizes are counts of tokens or blocks as named, times are microseconds. `engine/reasons.py` has the
+reasons that an event may come with, `engine/records.py` what the log makes of both.
 
-Adding an event: one class here, one `trace.event(...)` where it happens, one sentence on the page.
+Adding an event: one class here, one `trace.event(...)` where it happens, one sentence on the page;
+and where it changes what the state has of blocks, requests, queues or counters, its effect there
+(`views/assets/core/effects.js`), with which the page has the state of each event.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from enum import StrEnum
-from typing import Any, NamedTuple, TypeVar, get_args
-
-
-class Phase(StrEnum):
-    """The parts of a step, in order. The engine can stop between any two.
-
-    `command` is no part of a step: it marks what the front end did between two phases.
-    """
-
-    ARRIVE = "arrive"
-    SCHEDULE = "schedule"
-    PREPARE = "prepare"
-    EXECUTE = "execute"
-    SAMPLE = "sample"
-    UPDATE = "update"
-    OUTPUT = "output"
-    COMMAND = "command"
-
-
-STEP_PHASES = tuple(phase for phase in Phase if phase is not Phase.COMMAND)
-EXECUTOR_PHASES = (Phase.PREPARE, Phase.EXECUTE, Phase.SAMPLE)  # the rest is the scheduler's side
-
-
-# --- reasons -----------------------------------------------------------------------------------
-
-
-class SeatsFull(NamedTuple):
-    """Nobody is admitted: as many requests run as may."""
-
-    running: int
-    max_num_seqs: int
-
-
-class BudgetSpent(NamedTuple):
-    """No tokens are left in this step."""
-
-    max_num_batched_tokens: int
-
-
-class Fits(NamedTuple):
-    """The blocks can be had: the first in the free queue are given.
-
-    `needs` may be more than are given now: at admission the whole known sequence must fit, and
-    cached blocks that are taken out of the free queue count.
-    """
-
-    needs: int
-    free: int
-    watermark: int  # must stay free beside them
-    lookahead: int = 0  # slots among them that no token of this step takes: the drafter's
-
-
-class DoesNotFit(NamedTuple):
-    """The blocks cannot be had: `needs` and `watermark` together are more than are free."""
-
-    needs: int
-    free: int
-    watermark: int
-    lookahead: int = 0
-
-
-class PreemptedThisStep(NamedTuple):
-    """Nobody is admitted in a step in which somebody was preempted."""
-
-    preempted: int
-
-
-class MovedUp(NamedTuple):
-    """Its place was counted already: `victim`, passed over before in this step, has left the list.
-
-    (vLLM 0.26.0 walks the running list by number; whoever moves up to a number that was, is not
-    asked in this step.)
-    """
-
-    victim: str
-
-
-class ChunkingOff(NamedTuple):
-    """Chunked prefill is off, and the whole prompt is more than the budget has left."""
-
-    wants: int
-    budget_left: int
-
-
-class ModelLengthReached(NamedTuple):
-    """The request may grow no further."""
-
-    max_model_len: int
-
-
-class WholeRequest(NamedTuple):
-    """All that the request wanted was given."""
-
-    wanted: int
-
-
-class BudgetLeft(NamedTuple):
-    """The request wanted more than the step's budget had left."""
-
-    wanted: int
-    budget_left: int
-
-
-class LongPrefillThreshold(NamedTuple):
-    """The request wanted more than one request may get in a step."""
-
-    wanted: int
-    long_prefill_token_threshold: int
-
-
-class FirstMiss(NamedTuple):
-    """The walk over the prefix ended at this logical block, whose content is not cached."""
-
-    block: int
-    hash: str  # of the content that was looked for
-
-
-class BlockNotFull(NamedTuple):
-    """The walk ended at this logical block, which the tokens known do not fill: it has no hash."""
-
-    block: int
-    num_tokens: int  # in it
-
-
-class LastTokenNeeded(NamedTuple):
-    """The walk ended because at least one token must be computed: at most `limit` may hit.
-
-    So where the last block is full, it is computed again, cached or not.
-    """
-
-    limit: int
-
-
-class LastHitGivenUp(NamedTuple):
-    """The content of this logical block is cached, and is computed again all the same.
-
-    The drafter (eagle) works on what the model makes of the last tokens, which no cache keeps: the
-    last block that hits is always given up, the end of the prompt or not.
-    """
-
-    block: int
-
-
-class PaddedToUniform(NamedTuple):
-    """The one token that is wanted comes with as many made-up drafts as others may have.
-
-    Every request of the step is a decode then, of the same number of rows: a graph fits them all.
-    """
-
-    num_speculative_tokens: int
-
-
-class PaddingDoesNotFit(NamedTuple):
-    """The one token would fit; with its padding it is too much, and so it waits."""
-
-    wants: int  # padding included
-    budget_left: int
-    num_computed_tokens: int
-    max_model_len: int
-
-
-class FreeQueueHead(NamedTuple):
-    """The block was first in the free queue."""
-
-    free: int
-
-
-class BlockFilled(NamedTuple):
-    """All tokens of these blocks are known and scheduled."""
-
-    num_tokens: int
-
-
-class NeverComputed(NamedTuple):
-    """The step that would have computed these blocks goes on without their request."""
-
-    num_computed_tokens: int  # of the request, all before these blocks
-
-
-class LastRunning(NamedTuple):
-    """The victim is the last of the running list."""
-
-    running: int
-
-
-class LowestPriority(NamedTuple):
-    """The victim has the largest (priority, arrival) of those running."""
-
-    priority: int
-    running: int
-    same_priority: int  # of those running, itself included: it arrived last of them
-
-
-class MaxTokensReached(NamedTuple):
-    """The request has all the tokens it asked for."""
-
-    max_tokens: int
-
-
-class LastTokenInFlight(NamedTuple):
-    """The token that a batch in flight will deliver is the last that the request asked for."""
-
-    max_tokens: int
-
-
-class EosToken(NamedTuple):
-    """The model ended the text."""
-
-    token: int
-
-
-class StopToken(NamedTuple):
-    """A token that the request named as a stop."""
-
-    token: int
-
-
-class StopString(NamedTuple):
-    """A string that the request named as a stop."""
-
-    stop_index: int  # among the strings it named
-
-
-class ClientAborted(NamedTuple):
-    """The client, or the page, took the request back."""
-
-
-class UncomputedDependency(NamedTuple):
-    """The request hit a block that an aborted request would have computed in this step."""
-
-    block: int
-
-
-class ResetRequested(NamedTuple):
-    """The prefix cache is reset: nobody may hold blocks, and what is in flight is void."""
-
-
-class PromptTooLong(NamedTuple):
-    """A prompt must leave room for one token."""
-
-    num_prompt_tokens: int
-    max_model_len: int
-
-
-class PromptTextTooLong(NamedTuple):
-    """A prompt's text has more characters than all tokens it may have can stand for."""
-
-    num_characters: int
-    longest_token: int  # characters
-    max_model_len: int
-
-
-class UniformDecode(NamedTuple):
-    """Every request has as many rows as a decode has: a full graph is for such batches."""
-
-    num_requests: int
-    query_len: int  # 1, and the tokens that speculation proposes
-
-
-class NotUniformDecode(NamedTuple):
-    """Some requests have other rows than a decode has: no full graph is for such a batch."""
-
-    query_len: int  # of a decode
-    num_requests: int  # that have more rows, or fewer
-    num_tokens: int  # rows of these
-
-
-class ModeForAnyBatch(NamedTuple):
-    """The setting cudagraph_mode makes no difference between batches."""
-
-    mode: str
-
-
-class AboveLargestSize(NamedTuple):
-    """The batch is larger than the largest captured one."""
-
-    batch: int
-    largest: int
-
-
-class AboveLargestDecodeSize(NamedTuple):
-    """The batch is padded to more rows than all seats fill, and no full graph is captured so."""
-
-    batch: int
-    largest: int  # of the full graphs
-
-
-class EnforceEager(NamedTuple):
-    """The engine was told never to use a graph."""
-
-
-class CannotCapture(NamedTuple):
-    """The model's forward can be no graph: it could not be recorded, or a replay differed."""
-
-    message: str
-
-
-class CacheLimitsLength(NamedTuple):
-    """No max_model_len was set, and the KV cache holds fewer tokens than the model knows."""
-
-    holds: int
-    model_max_len: int
-
-
-class BlocksInUse(NamedTuple):
-    """The prefix cache cannot be reset while requests hold blocks."""
-
-    used: int
-
-
-Reason = (
-    SeatsFull
-    | BudgetSpent
-    | Fits
-    | DoesNotFit
-    | PreemptedThisStep
-    | MovedUp
-    | ChunkingOff
-    | ModelLengthReached
-    | WholeRequest
-    | BudgetLeft
-    | LongPrefillThreshold
-    | FirstMiss
-    | BlockNotFull
-    | LastTokenNeeded
-    | LastHitGivenUp
-    | PaddedToUniform
-    | PaddingDoesNotFit
-    | FreeQueueHead
-    | BlockFilled
-    | NeverComputed
-    | LastRunning
-    | LowestPriority
-    | MaxTokensReached
-    | LastTokenInFlight
-    | EosToken
-    | StopToken
-    | StopString
-    | ClientAborted
-    | UncomputedDependency
-    | ResetRequested
-    | PromptTooLong
-    | PromptTextTooLong
-    | UniformDecode
-    | NotUniformDecode
-    | ModeForAnyBatch
-    | AboveLargestSize
-    | AboveLargestDecodeSize
-    | EnforceEager
-    | CannotCapture
-    | CacheLimitsLength
-    | BlocksInUse
-)
-
-
-# --- events ------------------------------------------------------------------------------------
+from typing import Any, NamedTuple, TypeVar
 
 
 class Place(NamedTuple):
@@ -422,7 +67,7 @@ class RequestSubmitted(NamedTuple):
     request: str
     num_prompt_tokens: int
     max_tokens: int
-    source: str  # "page" or "http"
+    source: str  # "page", "http", or "workload" in a comparison
 
 
 @at("async-engine", "client-to-engine")
@@ -439,6 +84,7 @@ class RequestArrived(NamedTuple):
     request: str
     num_prompt_tokens: int
     waiting: int  # length of the queue with it
+    ahead: int  # how many of these are to be admitted before it
 
 
 @at("scheduler", "engine-to-sched")
@@ -605,6 +251,7 @@ class RequestPreempted(NamedTuple):
     needs: int  # blocks that this request needed, 0 where none did
     free: int  # blocks that were free then
     num_computed_tokens: int  # the victim had
+    ahead: int  # requests that wait and are to be admitted before it
 
 
 @at("scheduler")
@@ -918,14 +565,15 @@ class IntegrityChecked(NamedTuple):
 
 @at("physical-vram")
 class KVCacheCompared(NamedTuple):
-    """A request was run again with K and V in fp32: what rounding made of its cache and its text.
+    """A request was run again in fp32: what rounding made of its cache, its logits and its text.
 
-    Errors are relative, |difference| / |fp32| by Euclidean norms, one for each layer.
+    Errors are relative, |difference| / |fp32| by Euclidean norms; of K and V, one for each layer.
     """
 
     request: str
     dtype: str  # of the pool
-    weights: str  # dtype of the weights that it ran with; fp32 is compared with, whatever it is
+    weights: str  # that it ran with: their quantization, or their dtype
+    logits_error: float  # by these weights alone, with K and V in fp32; 0: they are those of fp32
     num_tokens: int  # its first ones, of which the pool has K and V; the errors are of them
     key_errors: tuple[float, ...]
     value_errors: tuple[float, ...]
@@ -937,6 +585,19 @@ class KVCacheCompared(NamedTuple):
     shown_from: int  # of its text, the token that the two texts below begin with
     written: tuple[str, ...]  # its text, token by token
     in_fp32: tuple[str, ...]
+
+
+@at("async-engine")
+class MomentRestored(NamedTuple):
+    """The engine begins as another one stood between two steps; the log's base state has it."""
+
+    trace: str  # id of the log that the moment was saved of
+    saved_at: float  # seconds since the epoch
+    num_requests: int  # unfinished ones
+    num_finished: int  # that the state remembers
+    num_blocks: int  # held or cached, with their K and V
+    num_bytes: int  # of these
+    other_versions: tuple[str, ...]  # packages whose version was another, each with both
 
 
 @at("async-engine")
@@ -996,45 +657,6 @@ Facts = (
     | SpecDecodingLogged
     | IntegrityChecked
     | KVCacheCompared
+    | MomentRestored
     | EngineFailed
 )
-
-
-# --- records -----------------------------------------------------------------------------------
-
-
-class Event(NamedTuple):
-    """Something that happened."""
-
-    seq: int
-    step: int
-    phase: Phase
-    facts: Facts
-    reason: Reason | None
-    duration_us: float | None
-    t_us: int  # since the log began
-
-
-class Patch(NamedTuple):
-    """What changed by the end of a phase: a JSON Merge Patch (RFC 7386) on the state before."""
-
-    seq: int
-    step: int
-    phase: Phase
-    changes: dict[str, Any]
-    duration_us: float | None  # of the phase, the log's own work included
-    t_us: int
-
-
-Record = Event | Patch
-
-
-def snake_case(name: str) -> str:
-    """`PrefixLookedUp` -> `prefix_looked_up`: the wire's name of a class of this file."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
-
-
-FACTS_BY_TYPE: dict[str, type[Any]] = {snake_case(cls.__name__): cls for cls in get_args(Facts)}
-REASONS_BY_CODE: dict[str, type[Any]] = {snake_case(cls.__name__): cls for cls in get_args(Reason)}
-TYPE_OF_FACTS: dict[type[Any], str] = {cls: name for name, cls in FACTS_BY_TYPE.items()}
-CODE_OF_REASON: dict[type[Any], str] = {cls: code for code, cls in REASONS_BY_CODE.items()}

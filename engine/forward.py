@@ -57,7 +57,7 @@ def run_eagerly(model: LoadedModel, inputs: ModelInputs, context: ForwardContext
                 logits_to_keep=inputs.logits_to_keep,
                 paged=context,
             )
-            if inputs.input_ids.is_cuda and not torch.cuda.is_current_stream_capturing():
+            if inputs.input_ids.is_cuda:
                 torch.cuda.synchronize()  # the clock stops when the GPU has, not when it was told
         finally:
             times = timer.stop()

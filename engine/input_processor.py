@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.config import MAX_CACHE_SALT, ConfigError, EngineConfig, SamplingParams
-from engine.events import PromptTextTooLong, PromptTooLong, Reason
+from engine.reasons import PromptTextTooLong, PromptTooLong, Reason
 
 if TYPE_CHECKING:
     from engine.model_loader import LoadedModel

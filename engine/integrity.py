@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.block_pool import BlockPool, KVCacheBlock
-from engine.events import IntegrityChecked, Phase
+from engine.events import IntegrityChecked
 from engine.kv_cache_manager import KVCacheManager
 from engine.linked_queue import LinkedQueue
+from engine.records import Phase
 from engine.request import Request, RequestStatus
 from engine.scheduler import Scheduler
 from engine.trace import State, Trace, fold_sharing

@@ -121,3 +121,12 @@ class KVCache:
         except (RuntimeError, MemoryError):  # torch.OutOfMemoryError is a RuntimeError
             raise pool_too_large(spec, num_blocks, "more than is free", "set it lower") from None
         self.num_bytes = sum(layer.nbytes for layer in self.layers)
+
+    def parts(self) -> dict[str, Tensor]:
+        """All tensors of the pool by name, each [2, blocks, ...]."""
+        parts = {}
+        for number, layer in enumerate(self.layers):
+            parts[f"layers.{number}.kv"] = layer.data
+            if layer.scales is not None:
+                parts[f"layers.{number}.scales"] = layer.scales
+        return parts

@@ -14,20 +14,22 @@ from engine.block_pool import BlockPool, KVCacheBlock, block_ids, short_hash
 from engine.config import EngineConfig
 from engine.events import (
     AllocationFailed,
-    BlockFilled,
-    BlockNotFull,
     BlocksAllocated,
     BlocksCached,
     BlocksHit,
     BlocksLeftUncomputed,
     BlocksUncached,
+    PrefixLookedUp,
+)
+from engine.reasons import (
+    BlockFilled,
+    BlockNotFull,
     DoesNotFit,
     FirstMiss,
     Fits,
     LastHitGivenUp,
     LastTokenNeeded,
     NeverComputed,
-    PrefixLookedUp,
     Reason,
 )
 from engine.request import Request

@@ -1,8 +1,10 @@
-"""What rounding K and V does to a request: how far off its cache is, and whether its text changes.
+"""What rounding does to a request: how far off K, V and logits are, and whether its text changes.
 
 Part of box `physical-vram`. The request's tokens run once more through the same model in fp32, with
 a cache of fp32 in one piece; what the pool really holds of them is compared with that, layer by
-layer. Nothing of the engine is changed, and no block is written. vLLM has no counterpart.
+layer. Where the engine's weights are rounded as well, they run a third time, through these with a
+cache of fp32: what its logits are off by is the weights' part. Nothing of the engine is changed,
+and no block is written. vLLM has no counterpart.
 """
 
 from __future__ import annotations
@@ -47,9 +49,11 @@ def compare_kv(model: LoadedModel, core: EngineCore, request: Request) -> KVCach
     pool, prompt = core.runner.kv_cache, request.num_prompt_tokens
     tokens = request.all_token_ids[:MAX_TOKENS]
     reference = Reference(model, len(tokens) + CONTINUED)
+    own = core.runner.model
+    rounded = None if own.model is model.model else Reference(own, len(tokens))
     seed = request_seed(request.sampling_params, core.config.seed, request.request_id)
     writer = Writer(request, seed)
-    differs = first_difference(reference, writer, tokens, prompt)
+    differs, logits_error = compare_text(reference, rounded, writer, tokens, prompt)
     held = held_of(core, request, len(tokens))
     errors = list(errors_by_layer(pool, held, reference.cache))
     same = len(tokens) if differs is None else differs.position  # tokens of both texts
@@ -62,7 +66,8 @@ def compare_kv(model: LoadedModel, core: EngineCore, request: Request) -> KVCach
     return KVCacheCompared(
         request=request.request_id,
         dtype=dtype_name(pool.spec.dtype),
-        weights=dtype_name(core.runner.model.model.dtype),
+        weights=own.quantization or dtype_name(own.model.dtype),
+        logits_error=logits_error,
         num_tokens=held.num_tokens,
         key_errors=tuple(each.key for each in errors),
         value_errors=tuple(each.value for each in errors),
@@ -148,21 +153,31 @@ class Difference(NamedTuple):
     token: int
 
 
-def first_difference(
-    reference: Reference, writer: Writer, tokens: Sequence[int], num_prompt: int
-) -> Difference | None:
+def compare_text(
+    reference: Reference,
+    rounded: Reference | None,
+    writer: Writer,
+    tokens: Sequence[int],
+    num_prompt: int,
+) -> tuple[Difference | None, float]:
     """Compute all of `tokens`, and find the first that fp32 would not have written.
 
-    Up to there both texts are the same, so one forward over what was written tells it.
+    Up to there both texts are the same, so one forward over what was written tells it. And how far
+    off the logits are with the weights of `rounded`, at the places where a token of the text was
+    chosen and where the next one is: |difference| / |fp32|, by Euclidean norms.
     """
-    found = None
+    found, off, whole = None, 0.0, 0.0
     for start in range(0, len(tokens), CHUNK):
         chunk = tokens[start : start + CHUNK]
         first = max(start + 1, num_prompt)  # of the tokens that this chunk's logits lead to
-        logits = reference.feed(chunk, max(0, start + len(chunk) + 1 - first))
+        count = max(0, start + len(chunk) + 1 - first)
+        logits = reference.feed(chunk, count)
         if found is None:
             found = compare_choices(logits, writer, tokens[first:], first)
-    return found
+        if rounded is not None:
+            off += float((rounded.feed(chunk, count).float() - logits).norm()) ** 2
+            whole += float(logits.norm()) ** 2
+    return found, four_digits((off / whole) ** 0.5) if whole else 0.0
 
 
 def compare_choices(

@@ -14,12 +14,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from engine.config import MAX_BLOCKS, ConfigError, EngineConfig
-from engine.events import CacheLimitsLength, MemorySized
+from engine.events import MemorySized
 from engine.kv_cache import KVCacheSpec
 from engine.memory import check_pool, free_bytes, memory_bytes
 from engine.model_loader import LoadedModel
 from engine.model_loader.dtypes import in_dtype, kv_cache_dtype
 from engine.profile_run import Profile, profile_run
+from engine.reasons import CacheLimitsLength
 
 NOT_PROFILED = Profile(0, 0, 0, ())
 

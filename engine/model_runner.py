@@ -8,7 +8,7 @@ the logits, `sample_tokens` chooses. Counterpart in vLLM 0.26.0:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 import torch
@@ -45,7 +45,7 @@ from engine.events import (
 )
 from engine.forward import Forward, ModelInputs, context_of, run_eagerly
 from engine.input_batch import CachedRequestState, PromptRows, SampledRows, make_batch
-from engine.kv_cache import KVCache, KVCacheSpec
+from engine.kv_cache import KVCache, KVCacheSpec, bits
 from engine.model_loader import LoadedModel
 from engine.model_loader.dtypes import kv_cache_dtype
 from engine.module_timer import ModuleTimer
@@ -407,6 +407,51 @@ class ModelRunner:
     def known_requests(self) -> Mapping[str, CachedRequestState]:
         """The requests that it was told of and that have not ended since."""
         return self.requests
+
+    # -- a moment of it -------------------------------------------------------------------------
+
+    @in_turn
+    def save_blocks(self, blocks: Sequence[int]) -> dict[str, Tensor]:
+        """K and V of these blocks in the pool's dtype, as copies in main memory, by name."""
+        index = torch.as_tensor(blocks, dtype=torch.int64, device=self.device)
+        parts = self.kv_cache.parts()
+        return {
+            name: bits(part).index_select(1, index).cpu().view(part.dtype)
+            for name, part in parts.items()
+        }
+
+    @in_turn
+    def restore_blocks(self, blocks: Sequence[int], saved: Mapping[str, Tensor]) -> None:
+        """Write back what `save_blocks` of a like pool gave. ValueError where it does not fit."""
+        parts = self.kv_cache.parts()
+        if parts.keys() != saved.keys():
+            odd = sorted(parts.keys() ^ saved.keys())[0]
+            raise ValueError(f"{odd}: is in the file or in the pool, and not in both")
+        index = torch.as_tensor(blocks, dtype=torch.int64, device=self.device)
+        for name, part in parts.items():
+            shape, found = (part.shape[0], len(blocks), *part.shape[2:]), saved[name]
+            if found.dtype is not part.dtype or found.shape != shape:
+                raise ValueError(
+                    f"{name}: {found.dtype} {list(found.shape)} does not fit the pool's "
+                    f"{part.dtype} {list(shape)}"
+                )
+        for name, part in parts.items():
+            bits(part).index_copy_(1, index, bits(saved[name].to(self.device)))
+
+    def rated_prompts(self) -> Mapping[str, list[TokenLogprobs | None]]:
+        """What is known of the prompts whose log-probabilities are yet to be told, by request."""
+        return {
+            key: state.prompt_logprobs
+            for key, state in self.requests.items()
+            if state.prompt_logprobs is not None
+        }
+
+    def restore_request(
+        self, item: ScheduledRequest, rated: list[TokenLogprobs | None] | None
+    ) -> None:
+        """Know a running request, as if it had been resumed and all were done but what is left."""
+        self._update_state(item)
+        self.requests[item.request_id].prompt_logprobs = rated
 
     # -- between phases -------------------------------------------------------------------------
 

@@ -13,9 +13,8 @@ from weakref import WeakKeyDictionary
 
 from torch import nn
 from transformers import PreTrainedModel
-from transformers.pytorch_utils import Conv1D
 
-from engine.layers import PackedLinear
+from engine.layers.quantized import is_linear
 
 # In the order of the page. `other` is all that is no module: rotary embedding, residual sums and
 # the calls themselves.
@@ -166,7 +165,7 @@ def timed_in_layer(child: nn.Module) -> Iterator[tuple[nn.Module, str]]:
         for name, module in child.named_modules():
             if is_norm(module):
                 yield module, "norm"
-            elif isinstance(module, nn.Linear | Conv1D | PackedLinear):
+            elif is_linear(module):
                 last = name.rsplit(".", 1)[-1]
                 yield module, "o_proj" if last in _OUTPUT_PROJECTIONS else "qkv_proj"
     elif not isinstance(child, nn.Dropout):

@@ -22,15 +22,8 @@ from engine.events import (
     BlocksFreed,
     BlocksHit,
     BlocksUncached,
-    DoesNotFit,
-    Event,
-    FirstMiss,
-    Patch,
-    Phase,
-    PreemptedThisStep,
     PrefixCacheReset,
     PrefixLookedUp,
-    Record,
     RequestArrived,
     RequestFinished,
     RequestPassedOver,
@@ -38,6 +31,8 @@ from engine.events import (
     RequestScheduled,
     TokenAppended,
 )
+from engine.reasons import DoesNotFit, FirstMiss, PreemptedThisStep
+from engine.records import Event, Patch, Phase, Record
 
 if TYPE_CHECKING:
     from engine.trace import Changes, State, TraceHeader
@@ -92,6 +87,7 @@ class Origins:
         self._unused_since: dict[int, int] = {}  # of a block: when its last holder let go
         self._computed: dict[str, int] = {}  # tokens that a request had when it was preempted
         self._own_hits: dict[str, int] = {}  # blocks of its own content at its latest look-up
+        self._given: dict[str, tuple[int, int]] = {}  # a request's latest share: step, tokens
         self._victims: tuple[int, tuple[str, ...]] = (-1, ())  # of which step
         self._prompts: dict[str, list[int]] = {}
         self._salts: dict[str, str] = {}
@@ -178,6 +174,7 @@ class Origins:
 
     def _share(self, event: Event, facts: RequestScheduled) -> Numbers | None:
         """First shares tell the seat, and what a resumed request still had."""
+        self._given[facts.request] = event.step, facts.num_tokens
         if facts.kind == "running":
             return None
         self._running.add(facts.request)
@@ -188,7 +185,8 @@ class Origins:
         self._stand(facts.request, event.seq, "running", event.step)
         return numbers
 
-    def _preempted(self, event: Event, facts: RequestPreempted) -> None:
+    def _preempted(self, event: Event, facts: RequestPreempted) -> Numbers | None:
+        """What this step had given it already, and takes back."""
         self._running.discard(facts.request)
         self._computed[facts.request] = facts.num_computed_tokens
         self._stand(facts.request, event.seq, "waiting", event.step)
@@ -196,6 +194,8 @@ class Origins:
             step, victims = self._victims
             others = victims if step == event.step else ()
             self._victims = event.step, (*others, facts.request)
+        step, given = self._given.get(facts.request, (-1, 0))
+        return {"taken_back": given} if step == event.step else None
 
     def _stopped(self, event: Event, facts: AdmissionStopped) -> Numbers:
         numbers = self._waited(event, facts.request)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from engine.events import RequestCompleted, TextEmitted
 from engine.outputs import EngineCoreOutput, PromptLogprobs, RequestOutput
-from engine.request import FinishReason, Request
+from engine.request import FinishReason, Request, RequestStatus
 from engine.trace import Changes, State, Trace
 
 if TYPE_CHECKING:
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 
 class RequestLost(RuntimeError):
-    """The request's engine stopped, was reset or put to rest; the message is for the client."""
+    """The request's engine stopped; the message is for the client."""
+
+
+class EngineReplaced(RequestLost):
+    """The request's engine was reset, brought back or put to rest; another one may take it."""
 
 
 class RequestStream:
@@ -131,6 +135,7 @@ class RequestState:
         stream: RequestStream,
         index: int,
         tokenizer: PreTrainedTokenizerBase,
+        prompt_pieces: list[str] | None = None,
     ):
         self.request = request
         self.stream = stream
@@ -140,7 +145,9 @@ class RequestState:
         from engine.detokenizer import IncrementalDetokenizer, token_pieces
 
         params = request.sampling_params
-        self.prompt_pieces = token_pieces(tokenizer, request.all_token_ids)
+        if prompt_pieces is None:
+            prompt_pieces = token_pieces(tokenizer, request.all_token_ids)
+        self.prompt_pieces = prompt_pieces
         self.detokenizer = IncrementalDetokenizer(
             tokenizer, request.all_token_ids, params.stop, params.min_tokens
         )
@@ -176,6 +183,13 @@ class OutputProcessor:
         state = RequestState(request, source, stream, index, self.tokenizer)
         self.states[request.request_id] = self.open[request.request_id] = state
         self._changes[request.request_id] = state.record()
+
+    def restore_request(self, state: RequestState) -> None:
+        """Follow a request that another engine followed; the log's base state has it already."""
+        key = state.request.request_id
+        self.states[key] = state
+        if state.request.status is not RequestStatus.FINISHED:
+            self.open[key] = state
 
     def open_sequences(self, request_id: str) -> list[str]:
         """The open requests that an id names: one by itself, or the sequences of their parent."""

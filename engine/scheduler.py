@@ -15,6 +15,27 @@ from engine.config import EngineConfig
 from engine.events import (
     AdmissionStopped,
     BatchScheduled,
+    OutputsReturned,
+    RequestAborted,
+    RequestArrived,
+    RequestFinished,
+    RequestPassedOver,
+    RequestPreempted,
+    RequestScheduled,
+    TokenAppended,
+    TokenDropped,
+)
+from engine.kv_cache_manager import KVCacheManager
+from engine.linked_queue import LinkedQueue
+from engine.outputs import (
+    EngineCoreOutput,
+    ModelRunnerOutput,
+    NewRequestData,
+    ScheduledKind,
+    ScheduledRequest,
+    SchedulerOutput,
+)
+from engine.reasons import (
     BudgetLeft,
     BudgetSpent,
     ChunkingOff,
@@ -27,32 +48,13 @@ from engine.events import (
     MaxTokensReached,
     ModelLengthReached,
     MovedUp,
-    OutputsReturned,
     PreemptedThisStep,
     Reason,
-    RequestAborted,
-    RequestArrived,
-    RequestFinished,
-    RequestPassedOver,
-    RequestPreempted,
-    RequestScheduled,
     ResetRequested,
     SeatsFull,
     StopToken,
-    TokenAppended,
-    TokenDropped,
     UncomputedDependency,
     WholeRequest,
-)
-from engine.kv_cache_manager import KVCacheManager
-from engine.linked_queue import LinkedQueue
-from engine.outputs import (
-    EngineCoreOutput,
-    ModelRunnerOutput,
-    NewRequestData,
-    ScheduledKind,
-    ScheduledRequest,
-    SchedulerOutput,
 )
 from engine.request import FinishReason, Request, RequestStatus
 from engine.trace import Trace
@@ -107,14 +109,22 @@ class Scheduler:
         """Put a new request into the waiting queue."""
         self.requests[request.request_id] = request
         request.status = RequestStatus.WAITING
+        ahead = self._num_ahead(request)
         self._enqueue(request)
         self.trace.event(
-            RequestArrived(request.request_id, request.num_prompt_tokens, len(self.waiting))
+            RequestArrived(request.request_id, request.num_prompt_tokens, len(self.waiting), ahead)
         )
 
     def has_requests(self) -> bool:
         """Whether `schedule` has something to do, be it only to report finished ids."""
         return bool(self.requests or self.finished_req_ids)
+
+    def _num_ahead(self, request: Request) -> int:
+        """How many of those that wait will stand before a request that joins them."""
+        if self.config.scheduling_policy == "priority":
+            key = priority_key(request)
+            return sum(priority_key(other) <= key for other in self.waiting)
+        return 0 if request.status is RequestStatus.PREEMPTED else len(self.waiting)
 
     def _enqueue(self, request: Request) -> None:
         """Into the waiting queue: where its priority says, or a preempted one to the front."""
@@ -266,13 +276,12 @@ class Scheduler:
         `by` is who had a `shortage` of blocks.
         """
         needs, free = (shortage.needs, shortage.free) if shortage else (0, 0)
-        self.trace.event(
-            RequestPreempted(victim.request_id, by, needs, free, victim.num_computed_tokens),
-            reason,
-        )
+        key, computed = victim.request_id, victim.num_computed_tokens
+        victim.status = RequestStatus.PREEMPTED
+        ahead = self._num_ahead(victim)
+        self.trace.event(RequestPreempted(key, by, needs, free, computed, ahead), reason)
         self.running.remove(victim)
         self.kv_cache_manager.free(victim)
-        victim.status = RequestStatus.PREEMPTED
         victim.num_computed_tokens = 0
         victim.num_preemptions += 1
         self.counters.num_preemptions += 1

@@ -10,10 +10,11 @@ import difflib
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from engine import strict_json
 from engine.config import ConfigError, EngineConfig, SpeculativeConfig
 from engine.model_loader.fetch import DEFAULT_MODEL
 from engine.model_loader.tiny import TINY_MODEL
@@ -57,7 +58,7 @@ OPTIONS = (
 )
 
 # Settings that no option of vLLM changes. `cautions` says where it decides otherwise.
-WITHOUT_OPTION = ("cache_uncomputed_blocks",)
+WITHOUT_OPTION = ("cache_uncomputed_blocks", "quantization")
 
 # What this engine does and vLLM would not by itself.
 _ALWAYS = (
@@ -77,6 +78,8 @@ _ADDRESS = f"{_NO_EFFECT}: HOST= and PORT= say where this server listens"
 _ONE_PROCESS = f"{_NO_EFFECT}: one process on one device runs the whole model"
 _WHY = {
     "api-key": f"{_NO_EFFECT}: each tab has a key of its own, which Connect shows",
+    "quantization": f"{_NO_EFFECT}: none of these formats is there, and the engine's own setting, "
+    "quantization, has others; it stays as it is",
     "config": "the file is not read; paste what it says as options",
     "host": _ADDRESS,
     "port": _ADDRESS,
@@ -97,6 +100,7 @@ _WITH_SUFFIX = ("max_model_len", "max_num_batched_tokens", "kv_cache_memory_byte
 _HUMAN = re.compile(r"(\d{1,18})(\.\d{1,18})?([kKmMgGtT])")
 _DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_TABLE = "compilation-config"  # an option that is a table of fields
 _API_SERVER = "vllm.entrypoints.openai.api_server"  # run by `python -m`, as of old
 _IMAGE = "vllm-openai"  # of Docker; what follows its name are arguments
 # What a shell splits a line into. It sees a comment only where a word would begin.
@@ -191,6 +195,12 @@ def cautions(config: EngineConfig, model: str) -> tuple[str, ...]:
             f"vLLM has no attention backend like {config.attention_backend}: it takes the one that "
             "its device prefers. None of its decisions depends on that."
         )
+    if config.quantization:
+        found.append(
+            f"vLLM 0.26.0 has nothing like quantization {config.quantization}: of its own schemes "
+            "for weights alone, int8_per_channel_weight_only leaves linear layers as they are. "
+            "Without it, vLLM writes the texts of the weights that were loaded."
+        )
     if config.scheduling_policy == "priority" and not config.cache_uncomputed_blocks:
         found.append(
             "vLLM 0.26.0 always decides as with cache_uncomputed_blocks, which no option of it "
@@ -213,7 +223,7 @@ def read_command(text: str, now: EngineConfig, model: str) -> ReadCommand:
     values = now.model_dump()
     values |= {o.setting: EngineConfig().model_dump()[o.setting] for o in OPTIONS if o.same_default}
     named: set[str] = set()
-    for given in _options(_arguments(text, remarks), remarks):
+    for given in _with_fields(_options(_arguments(text, remarks), remarks), remarks):
         option = _BY_NAME.get(given.name + given.field) or _BY_NAME.get(given.name)
         if given.name == "model":
             remarks.extend(_other_model(given, model))
@@ -283,6 +293,34 @@ def _options(words: list[str], remarks: list[Remark]) -> Iterator[Given]:
             yield given
         else:
             remarks.append(Remark(given.written, _unknown(given.name)))
+
+
+def _with_fields(options: Iterable[Given], remarks: list[Remark]) -> Iterator[Given]:
+    """The options, with each field of `--compilation-config '{...}'` as one of its own."""
+    for given in options:
+        if given.name != _TABLE or not given.values or not given.values[0].startswith(("{", "[")):
+            yield given
+            continue
+        try:
+            table = _json(_TABLE, given.values[0])
+        except ConfigError as error:
+            remarks.append(Remark(given.written, str(error)))
+            continue
+        fields = {given.field[1:]: table} if given.field else table
+        if not isinstance(fields, dict):
+            remarks.append(Remark(given.written, f"{_TABLE}: it is no JSON object"))
+            continue
+        yield from (_field(*each) for each in fields.items() if each[1] is not None)
+
+
+def _field(name: str, value: Any) -> Given:
+    """A field of the table; some of them are options beside it."""
+    values = value if isinstance(value, list) else [value]
+    texts = tuple(each if isinstance(each, str) else json.dumps(each) for each in values)
+    written = f'"{name}"'
+    if (beside := name.replace("_", "-")) in _BY_NAME:
+        return Given(written, beside, texts)
+    return Given(written, _TABLE, texts, field=f".{name}")
 
 
 def _option(word: str, rest: list[str]) -> Given:
@@ -403,8 +441,6 @@ def _value(setting: str, text: str) -> Any:
 
 def _json(setting: str, text: str) -> Any:
     try:
-        return json.loads(text)
+        return strict_json.loads(text)
     except ValueError as error:
         raise ConfigError(f"{setting}: it is no JSON: {error}") from None
-    except RecursionError:
-        raise ConfigError(f"{setting}: its JSON is nested too deep") from None

@@ -9,15 +9,7 @@ longer one token; whatever the model rejects of them is taken back by the update
 from __future__ import annotations
 
 from engine.block_pool import KVCacheBlock
-from engine.events import (
-    DoesNotFit,
-    DraftsDropped,
-    DraftsScheduled,
-    DraftsSettled,
-    PaddedToUniform,
-    PaddingDoesNotFit,
-    Reason,
-)
+from engine.events import DraftsDropped, DraftsScheduled, DraftsSettled
 from engine.outputs import (
     EngineCoreOutput,
     ModelRunnerOutput,
@@ -25,6 +17,7 @@ from engine.outputs import (
     ScheduledKind,
     SchedulerOutput,
 )
+from engine.reasons import DoesNotFit, PaddedToUniform, PaddingDoesNotFit, Reason
 from engine.request import FinishReason, Request, RequestStatus
 from engine.scheduler import Scheduler
 

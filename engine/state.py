@@ -73,12 +73,24 @@ class StateRecorder:
         self.forgotten: list[str] = []  # finished ones that the latest changes took out
         self.contiguous = Contiguous(scheduler.config)
         self._moved: list[Request] = []  # new, or of another status than the log has
-        # As the log has them; the header's state is where it begins.
-        self._blocks = [block_values(block) for block in self.pool.blocks]
+        # What follows is as the log has it; the header's state is where it begins.
         self._requests: dict[str, Told] = {}
+        self.begin_here({})
+
+    def begin_here(self, finished: dict[str, Request]) -> None:
+        """Have the log begin where scheduler and pool stand; these requests have ended before."""
+        self.finished = finished
+        self._blocks = [block_values(block) for block in self.pool.blocks]
         self._queues = self._queue_values()
-        self._counters = vars(scheduler.counters).copy()
+        self._counters = vars(self.scheduler.counters).copy()
+        for request in {**finished, **self.arriving, **self.scheduler.requests}.values():
+            told = self._requests[request.request_id] = Told(request, standing_of(request))
+            told.num_tokens = request.num_tokens
+            told.num_computed_tokens = request.num_computed_tokens
+            told.table_length = len(self._tables.get(request.request_id, ()))
         self.pool.touched.clear()
+        self.scheduler.touched.clear()
+        self.scheduler.progressed.clear()
 
     def snapshot(self) -> State:
         """The whole state, from the live objects alone."""

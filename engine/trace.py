@@ -1,6 +1,6 @@
 """The log: what the engine did, in order, from which every number on the page is read.
 
-Records are events and patches (`engine/events.py`). The state at any record is the base state
+Records are events and patches (`engine/records.py`). The state at any record is the base state
 with all patches up to it merged in; a reader needs nothing else. On disk a trace is JSON Lines:
 a header with the base state, then the records.
 """
@@ -16,26 +16,29 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from engine import strict_json
 from engine.config import describe
-from engine.events import (
+from engine.events import PLACES, Facts
+from engine.limits import limit
+from engine.reasons import Reason
+from engine.records import (
     CODE_OF_REASON,
     FACTS_BY_TYPE,
-    PLACES,
     REASONS_BY_CODE,
     TYPE_OF_FACTS,
     Event,
-    Facts,
     Patch,
     Phase,
-    Reason,
     Record,
 )
+from engine.strict_json import StrictJsonError
 from engine.why import Why, why
 
-SCHEMA_VERSION = 4
-MAX_RECORDS = 100_000  # beyond it the oldest are folded into the base state
+SCHEMA_VERSION = 6
+# Beyond it the oldest are folded into the base state. The page takes twice as many.
+MAX_RECORDS = limit("MAX_RECORDS", 100_000, most=200_000)
 
 # As `Event(...)`, which takes twice as long; a step makes hundreds.
 new_event: Callable[[tuple[Any, ...]], Event] = partial(tuple.__new__, Event)
@@ -54,6 +57,15 @@ def error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
 
 
+class Bookmark(BaseModel):
+    """A moment that a reader marked: the record that was looked at, and what it is called."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    seq: int = Field(ge=-1)
+    name: str = Field(max_length=120)
+
+
 class TraceHeader(BaseModel):
     """What a reader must know before the first record."""
 
@@ -64,9 +76,10 @@ class TraceHeader(BaseModel):
     config: dict[str, Any]  # EngineConfig
     model: dict[str, Any]  # shape and name of the model; empty where none is run
     document: str  # title of the architecture document, "" where none is shown
-    versions: dict[str, str]  # of the packages that matter
+    versions: dict[str, str]  # of packages that matter, and of our own source ("glassbox")
     started_at: float  # seconds since the epoch; t_us counts from here
     base_seq: int = 0  # the first record's sequence number
+    bookmarks: list[Bookmark] = Field(default=[], max_length=200)  # of whoever saved the log
     state: State  # before the first record
 
 
@@ -194,6 +207,17 @@ class Trace:
         with self._lock:
             self.header = self.header.model_copy(update={"document": title})
 
+    def go_on_from(self, past: Trace) -> None:
+        """Be the rest of another log, which has ended; this one has no record yet.
+
+        Its clock goes on as well, by the clock on the wall: that alone ran in between.
+        """
+        with self._lock:
+            self.header, self.records = past.header, past.records
+            last_us = self.records[-1].t_us if self.records else 0
+            since = max(time.time() - self.header.started_at, last_us / 1e6)
+            self._t0 = time.perf_counter() - since
+
     def _fold_oldest(self, count: int) -> None:
         """Keep the log's size in bounds: its first steps become part of the base state."""
         with self._lock:
@@ -243,10 +267,14 @@ class Trace:
 
     # -- files ----------------------------------------------------------------------------------
 
+    def snapshot(self) -> tuple[TraceHeader, list[Record]]:
+        """The header and all records that follow it, as they are at this moment."""
+        with self._lock:
+            return self.header, self.records[:]
+
     def lines(self) -> Iterator[str]:
         """The trace as JSON Lines, without line ends."""
-        with self._lock:
-            header, records = self.header, self.records[:]
+        header, records = self.snapshot()
         yield json.dumps({"kind": "header", **header.model_dump()}, separators=(",", ":"))
         for record in records:
             yield json.dumps(record_to_json(record), separators=(",", ":"))
@@ -263,7 +291,7 @@ class Trace:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise TraceError(f"{path}: cannot be read ({error})") from None
-        return cls.parse(text.splitlines())
+        return cls.parse(lines_of(text))
 
     @classmethod
     def parse(cls, lines: list[str]) -> Trace:
@@ -282,6 +310,14 @@ class Trace:
             last = trace.records[-1]
             trace.step, trace.phase = last.step, last.phase
         return trace
+
+
+def lines_of(text: str) -> list[str]:
+    """A trace file's lines. (`str.splitlines` would cut at characters that JSON texts may hold.)"""
+    lines = text.split("\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return lines
 
 
 def record_to_json(record: Record) -> dict[str, Any]:
@@ -346,10 +382,11 @@ def header_from_json(item: dict[str, Any]) -> TraceHeader:
 def decode(line: str, number: int) -> dict[str, Any]:
     """One line's JSON object; `TraceError` with the column where it is none."""
     try:
-        item = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
-        where = f", column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise TraceError(f"line {number}{where}: not JSON") from None
+        item = strict_json.loads(line)
+    except json.JSONDecodeError as error:
+        raise TraceError(f"line {number}, column {error.colno}: not JSON") from None
+    except StrictJsonError as error:
+        raise TraceError(f"line {number}: not JSON ({error})") from None
     if not isinstance(item, dict):
         raise TraceError(f"line {number}: a JSON object is expected")
     return item

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.config import EngineConfig
 from engine.model_loader.dtypes import dtype_name, kv_cache_dtype
+from engine.source_sites import source_version
 from engine.trace import SCHEMA_VERSION, TraceHeader
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def trace_header(model: LoadedModel, config: EngineConfig, document: str = "") -
         config=config.model_dump(mode="json"),
         model=model_facts(model, config),
         document=document,
-        versions=package_versions(),
+        versions={**package_versions(), "glassbox": source_version()},
         started_at=time.time(),
         state={},
     )
@@ -38,7 +39,9 @@ def trace_header(model: LoadedModel, config: EngineConfig, document: str = "") -
 def model_facts(model: LoadedModel, config: EngineConfig | None = None) -> dict[str, Any]:
     """The model as the log's header has it; without settings, as it is by itself."""
     from engine.kv_cache import KVCacheSpec
+    from engine.layers.quantized import LinearLayers
 
+    layers = LinearLayers.of(model.model)
     cache_dtype = kv_cache_dtype(model, config or EngineConfig())
     return {
         "name": model.name,
@@ -52,6 +55,9 @@ def model_facts(model: LoadedModel, config: EngineConfig | None = None) -> dict[
         "kv_bytes_per_token": KVCacheSpec.of(model, 1, cache_dtype).bytes_per_token,
         "max_model_len": model.max_model_len,
         "dtype": dtype_name(model.model.dtype),
+        "quantization": model.quantization or "",
+        "quantized_layers": layers.quantized,
+        "linear_layers": layers.total,
         "kv_cache_dtype": dtype_name(cache_dtype),
         "device": model.model.device.type,
     }

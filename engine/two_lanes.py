@@ -7,10 +7,11 @@ either lane ends with its patch, which says when it ended and how long it took.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
-from engine.events import Event, Facts, Patch, Phase, Reason, Record
+from engine.events import Facts
+from engine.reasons import Reason
+from engine.records import Event, Patch, Phase, Record
 from engine.trace import MAX_RECORDS, Changes, Trace, TraceHeader
 
 
@@ -30,7 +31,11 @@ class TwoLaneTrace(Trace):
             super().event(facts, reason, duration_us)
 
     def append(self, make: Callable[[int, int], Record]) -> None:
-        """Append what `make` gives of a sequence number and the time, in microseconds."""
+        """Append what `make` gives of a sequence number and the time, in microseconds.
+
+        A phase's length is reckoned to that time: read before, while another thread has the log,
+        it would place the phase's beginning too late.
+        """
         with self._writing:
             self.records.append(make(self.next_seq, self.now_us))
 
@@ -51,12 +56,12 @@ class Lane:
         self.step = 0
         self.phase = Phase.PREPARE
         self.on_phase_end: list[Callable[[], None]] = []  # on this lane's thread
-        self._phase_began = 0.0
+        self._phase_began_us = 0
 
     def begin_phase(self, step: int, phase: Phase) -> None:
         """From here on this lane's events belong to `phase` of `step`."""
         self.step, self.phase = step, phase
-        self._phase_began = time.perf_counter()
+        self._phase_began_us = self.trace.now_us
 
     def event(
         self, facts: Facts, reason: Reason | None = None, duration_us: float | None = None
@@ -68,9 +73,11 @@ class Lane:
 
     def end_phase(self, changes: Changes) -> None:
         """Append the phase's patch and tell this lane's subscribers."""
-        duration_us = round((time.perf_counter() - self._phase_began) * 1e6, 1)
-        self.trace.append(
-            lambda seq, t_us: Patch(seq, self.step, self.phase, changes, duration_us, t_us)
-        )
+        began_us = self._phase_began_us
+
+        def patch(seq: int, t_us: int) -> Patch:
+            return Patch(seq, self.step, self.phase, changes, t_us - began_us, t_us)
+
+        self.trace.append(patch)
         for callback in tuple(self.on_phase_end):
             callback()

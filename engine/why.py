@@ -11,20 +11,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.events import (
-    CODE_OF_REASON,
-    TYPE_OF_FACTS,
     AdmissionStopped,
     BlockEvicted,
-    BudgetSpent,
-    Event,
-    PreemptedThisStep,
     PrefixLookedUp,
-    Reason,
     RequestPassedOver,
     RequestPreempted,
     RequestScheduled,
 )
 from engine.origins import Numbers, Origins
+from engine.reasons import BudgetSpent, PreemptedThisStep, Reason
+from engine.records import CODE_OF_REASON, TYPE_OF_FACTS, Event
 from engine.vllm_symbols import Symbol, decided_by
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
+from engine import strict_json
 from engine.api.protocol import ApiError
 from engine.async_llm import AsyncLLM
 from engine.sessions import SHARED_KEY, Sessions
@@ -43,6 +44,14 @@ async def access(sessions: Sessions, request: Request) -> Access:
     return Access(key, await engine_of(sessions, key))
 
 
+async def own_access(sessions: Sessions, request: Request) -> Access:
+    """`access`, to an engine that may be commanded: a session's own."""
+    found = await access(sessions, request)
+    if found.key == SHARED_KEY:
+        raise ApiError("the shared engine belongs to nobody: it runs, and cannot be commanded", 403)
+    return found
+
+
 def check_key(sessions: Sessions, key: str) -> str:
     """`key` if it opens an engine; ApiError 401 if not."""
     if key == SHARED_KEY:
@@ -55,6 +64,14 @@ def check_key(sessions: Sessions, key: str) -> str:
     return key
 
 
+class StrictRequest(Request):
+    """A request whose body is JSON by the letter (`engine/strict_json.py`)."""
+
+    async def json(self) -> Any:
+        """The body's value; ValueError where it has none."""
+        return strict_json.loads(await self.body())
+
+
 def keyed_router(sessions: Sessions) -> APIRouter:
     """A router that looks at the key before the body: strangers are not told how to ask."""
 
@@ -64,7 +81,7 @@ def keyed_router(sessions: Sessions) -> APIRouter:
 
             async def key_first(request: Request) -> Response:
                 check_key(sessions, bearer_key(request))
-                return await handler(request)
+                return await handler(StrictRequest(request.scope, request.receive))
 
             return key_first
 

@@ -194,12 +194,6 @@ class Answer(ABC):
         tail = await asyncio.to_thread(self.tail)
         return {**self.head(self.object), "choices": choices, "usage": self.usage(), **tail}
 
-    async def worded(self, piece: Piece) -> dict[str, Any]:
-        """`chunk_choice`, in another thread where a long prompt is echoed."""
-        if piece.num_prompt_tokens:
-            return await asyncio.to_thread(self.chunk_choice, piece)
-        return self.chunk_choice(piece)
-
 
 def joined(pieces: list[Piece]) -> Piece:
     """All pieces of a choice as one."""

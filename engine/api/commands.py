@@ -11,11 +11,11 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, StrictBool, StrictFloat, StrictInt, StrictStr
 from starlette.responses import JSONResponse, Response
 
-from engine.api.access import Access, access, keyed_router
+from engine.api.access import keyed_router, own_access
 from engine.api.protocol import ApiError, NoBody
 from engine.async_llm import AsyncLLM, EngineStatus
 from engine.config import EngineConfig
-from engine.sessions import SHARED_KEY, Sessions
+from engine.sessions import Sessions
 
 
 class StepCommand(BaseModel):
@@ -63,12 +63,7 @@ def command_routes(sessions: Sessions) -> APIRouter:
     router = keyed_router(sessions)
 
     async def own_engine(request: Request) -> AsyncLLM:
-        found: Access = await access(sessions, request)
-        if found.key == SHARED_KEY:
-            raise ApiError(
-                "the shared engine belongs to nobody: it runs, and cannot be commanded", 403
-            )
-        return found.engine
+        return (await own_access(sessions, request)).engine
 
     @router.post("/engine/phase")
     async def run_phase(request: Request, body: StepCommand | None = None) -> Response:

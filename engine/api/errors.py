@@ -13,16 +13,21 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
 from engine.api.protocol import ApiError
-from engine.async_llm import EngineBusy, EngineError
+from engine.async_llm import EngineBusy, EngineError, MidStep
 from engine.background_model import ModelNotReady
+from engine.comparison.comparisons import ComparisonBusy
+from engine.comparison.workload import WorkloadError
 from engine.config import ConfigError
 from engine.engine_thread import EngineThreadStopped
 from engine.input_processor import RequestRefusedError
-from engine.output_processor import RequestLost
+from engine.kept_moments import NoRoom
+from engine.output_processor import EngineReplaced, RequestLost
 from engine.sessions import TooManySessions
+from engine.strict_json import StrictJsonError
 
 log = logging.getLogger("glassbox")
 
@@ -30,6 +35,7 @@ NOT_FOUND = "there is nothing at this address"
 WRONG_METHOD = "this address does not take this method"
 SHORT = reprlib.Repr()  # of what may have millions of items
 SHORT.maxlist, SHORT.maxdict, SHORT.maxstring = 20, 10, 60
+MOST_SHOWN = 100  # characters of a field's name, which a stranger chose
 UNEXPECTED = "something went wrong inside the server; its log says what"
 
 
@@ -44,6 +50,7 @@ def create_app(title: str, path: str) -> FastAPI:
         EngineError,
         RequestLost,
         EngineThreadStopped,
+        WorkloadError,
         HTTPException,
         RequestValidationError,
     ):
@@ -92,12 +99,22 @@ def to_api_error(error: Exception) -> ApiError:
             return ApiError(str(error), 500, code="model_failed")
         case ModelNotReady():
             return ApiError(str(error), 503, code="model_not_ready")
-        case EngineBusy() | TooManySessions():
+        case WorkloadError():
+            return ApiError(str(error), 400, param="workload", code="invalid_value")
+        case EngineBusy() | TooManySessions() | ComparisonBusy():
             return ApiError(str(error), 429, code="engine_busy", kind="rate_limit_error")
+        case NoRoom():
+            return ApiError(str(error), 507, code="no_room")
+        case MidStep():
+            return ApiError(str(error), 409, code="mid_step")
+        case EngineReplaced():
+            return ApiError(str(error), 503, code="engine_replaced")
         case EngineError() | RequestLost():
             return ApiError(str(error), 500, code="engine_stopped")
         case EngineThreadStopped():
             return ApiError(str(error), 503, code="shutting_down")
+        case ClientDisconnect():  # nobody hears it, and it is no fault of the server's
+            return ApiError("the client went away before its body was complete", 400)
         case HTTPException(status_code=400):  # the only one: the body could not be read
             return ApiError(f"the body is not JSON: {why_unreadable(error)}", code="invalid_value")
         case HTTPException():
@@ -112,10 +129,8 @@ def why_unreadable(error: HTTPException) -> str:
     match error.__cause__:
         case UnicodeDecodeError() as cause:
             return f"the byte at {cause.start} is no UTF-8"
-        case RecursionError():
-            return "it is nested too deeply"
-        case ValueError():
-            return "a number in it has too many digits"
+        case StrictJsonError() as cause:
+            return str(cause)
     return "it ended too early or was not readable"
 
 
@@ -136,7 +151,7 @@ def validation_error(error: RequestValidationError) -> ApiError:
 
 def describe(item: dict[str, Any]) -> tuple[str, str]:
     """The field that an error of pydantic's is about, and what is wrong with it."""
-    place = [str(part) for part in item["loc"][1:]]
+    place = [repr(str(part)[:MOST_SHOWN])[1:-1] for part in item["loc"][1:]]
     text = str(item["msg"])
     text = text[:1].lower() + text[1:]
     if item["type"] == "json_invalid":

@@ -1,4 +1,4 @@
-"""The log on its way to the page: tickets, server-sent events, and the trace as a file.
+"""The log on its way to the page: tickets and server-sent events.
 
 The way back of connection `engine-to-client`. A browser's EventSource cannot send headers, so it
 brings a ticket instead of the key: good for one use within half a minute, so that an address that
@@ -13,17 +13,19 @@ import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
 from sse_starlette import EventSourceResponse
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 
-from engine.api.access import access, bearer_key, check_key, engine_of, keyed_router
+from engine.api.access import bearer_key, check_key, engine_of, keyed_router
 from engine.api.errors import to_api_error
 from engine.api.protocol import ApiError, NoBody
 from engine.async_llm import AsyncLLM
+from engine.doing import Doing
 from engine.sessions import Sessions
 from engine.trace import Trace, TraceHeader, record_to_json
 
@@ -31,6 +33,7 @@ TICKET_SECONDS = 30.0
 MAX_TICKETS = 10_000
 RECORDS_A_MESSAGE = 1_000
 MESSAGE_GAP = 0.03  # seconds between two messages: some thirty a second are more than one can see
+DOING_GAP = 0.5  # between two tellings of how far one thing is
 STATUS_GAP = 0.25  # between two looks at how far the model is
 SIGN_OF_LIFE = 10.0  # how often an open stream counts as a visit
 
@@ -85,7 +88,7 @@ class Tickets:
 
 
 def log_routes(sessions: Sessions, tickets: Tickets) -> APIRouter:
-    """POST /api/events/ticket, GET /api/trace; GET /api/events, which a ticket opens as well."""
+    """POST /api/events/ticket; GET /api/events, which a ticket opens as well."""
     router = keyed_router(sessions)
 
     @router.post("/events/ticket")
@@ -114,29 +117,8 @@ def log_routes(sessions: Sessions, tickets: Tickets) -> APIRouter:
         cursor = Cursor.parse(request.headers.get("last-event-id") or after or "")
         return EventStream(log_messages(sessions, key, cursor))
 
-    @router.get("/trace")
-    async def trace(request: Request) -> Response:
-        engine = (await access(sessions, request)).engine
-        name = f"glassbox-{engine.status.trace_id}.jsonl"
-        return StreamingResponse(
-            lines_with_ends(engine.trace),
-            media_type="application/jsonl",
-            headers={"Content-Disposition": f'attachment; filename="{name}"'},
-        )
-
     router.add_api_route("/events", events, methods=["GET"], route_class_override=APIRoute)
     return router
-
-
-def lines_with_ends(trace: Trace) -> Any:
-    """A trace file's lines, in pieces that are worth sending."""
-    piece: list[str] = []
-    for line in trace.lines():
-        piece.append(line + "\n")
-        if len(piece) >= RECORDS_A_MESSAGE:
-            yield "".join(piece)
-            piece.clear()
-    yield "".join(piece)
 
 
 class Cursor:
@@ -185,10 +167,8 @@ async def log_messages(
     except Exception as error:
         yield message_of_error(error)
         return
-    notice = sessions.notice(key)
-    if notice is not None:
-        yield {"event": "notice", "data": json.dumps({"text": notice})}
-    async for message in follow(engine, cursor, lambda: sessions.touch(key)):
+    notice = partial(sessions.notice, key)
+    async for message in follow(engine, cursor, lambda: sessions.touch(key), notice):
         yield message
 
 
@@ -204,9 +184,17 @@ async def until_model_is_ready(sessions: Sessions) -> AsyncIterator[dict[str, st
 
 
 async def follow(
-    engine: AsyncLLM, cursor: Cursor, sign_of_life: Callable[[], None]
+    engine: AsyncLLM,
+    cursor: Cursor,
+    sign_of_life: Callable[[], None],
+    notice: Callable[[], str | None] = lambda: None,
 ) -> AsyncIterator[dict[str, str]]:
-    """`header` and `records` messages, as the engine writes its log."""
+    """`header` and `records` messages, as the engine writes its log.
+
+    What takes longer than a step is told beside that (`doing`), and null once it is over.
+    Behind what was there at the beginning comes the `notice`, where there is one: it holds until
+    more is written.
+    """
     loop = asyncio.get_running_loop()
     news = asyncio.Event()
 
@@ -215,21 +203,53 @@ async def follow(
             loop.call_soon_threadsafe(news.set)
 
     unsubscribe = engine.subscribe(wake)
+    noticed, teller = False, DoingTeller()
     try:
         while not engine.closed:
             news.clear()  # before reading, so that what comes meanwhile is not missed
+            if teller.has_news(engine.doing):
+                yield {"event": "doing", "data": teller.data}
             header, records = cursor.read(engine.trace)
             if header is not None:
-                yield {"event": "header", "data": encode({"kind": "header", **header.model_dump()})}
+                # Its state may be that of 16,384 blocks: others' answers do not wait for it.
+                yield {"event": "header", "data": await asyncio.to_thread(header_data, header)}
             if records:
                 data = encode([record_to_json(record) for record in records])
                 yield {"event": "records", "id": str(cursor), "data": data}
+            if not noticed and len(records) < RECORDS_A_MESSAGE:
+                noticed, text = True, notice()
+                if text is not None:
+                    yield {"event": "notice", "data": json.dumps({"text": text})}
             await asyncio.sleep(MESSAGE_GAP)
             if len(records) < RECORDS_A_MESSAGE:
                 await wait_for(news, sign_of_life)
         yield {"event": "closed", "data": json.dumps({"text": "the engine was put to rest"})}
     finally:
         unsubscribe()
+
+
+class DoingTeller:
+    """What a reader was told last of what takes long."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._told: Doing | None = None
+        self._told_at = 0.0
+
+    def has_news(self, doing: Doing | None) -> bool:
+        """Whether that is to be told: at once where it is another thing, else now and then."""
+        told, now = self._told, self._clock()
+        if doing == told:
+            return False
+        if doing and told and doing.what == told.what and now - self._told_at < DOING_GAP:
+            return False
+        self._told, self._told_at = doing, now
+        return True
+
+    @property
+    def data(self) -> str:
+        """That, as the wire has it."""
+        return encode(self._told and {**self._told._asdict(), "text": str(self._told)})
 
 
 async def wait_for(news: asyncio.Event, sign_of_life: Callable[[], None]) -> None:
@@ -239,6 +259,11 @@ async def wait_for(news: asyncio.Event, sign_of_life: Callable[[], None]) -> Non
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(news.wait(), SIGN_OF_LIFE)
             return
+
+
+def header_data(header: TraceHeader) -> str:
+    """The header as the wire has it."""
+    return encode({"kind": "header", **header.model_dump()})
 
 
 def encode(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What stands before every HTTP request: who may ask, how much, and what browsers may do.
+"""What stands before every HTTP request: who may ask, and how much.
 
 Box `client-req`, its other end. vLLM 0.26.0 has no page to guard; its middlewares are under
 `vllm/entrypoints/`. Pure ASGI, so that streams pass as they are.
@@ -12,29 +12,38 @@ import os
 import re
 import socket
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from fastapi import HTTPException
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from engine.api.headers import SecurityHeaders
 from engine.api.protocol import ApiError
+from engine.limits import limit, named
+from engine.moment import max_moment_bytes
+from engine.terminal import EscapeCommands
 
-MAX_BODY_BYTES = 8 << 20
+
+class BodySize(NamedTuple):
+    """How large a body may be, and the server's setting for it."""
+
+    num_bytes: int
+    setting: str
+
+
+ANY_BODY = BodySize(limit("MAX_BODY_MB", 8) << 20, "MAX_BODY_MB")
+# Where a body may be larger than any prompt.
+BODIES = {
+    "/api/export": BodySize(limit("MAX_TRACE_MB", 64) << 20, "MAX_TRACE_MB"),
+    "/api/engine/restore": BodySize(max_moment_bytes(), "MAX_MOMENT_MB"),
+}
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 GUARDED_PATHS = ("/api", "/v1")
 ANY_HOST = "*"
-
-SECURITY_HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "SAMEORIGIN",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
-}
 
 
 def guards(
@@ -47,26 +56,6 @@ def guards(
         Middleware(SameOrigin),
         Middleware(BodyLimit),
     ]
-
-
-class SecurityHeaders:
-    """Every answer says what a browser may do with it."""
-
-    def __init__(self, app: ASGIApp, content_security_policy: str):
-        self.app = app
-        self.headers = {"Content-Security-Policy": content_security_policy, **SECURITY_HEADERS}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in self.headers.items():
-                    headers[name] = value
-                if scope["path"].startswith("/assets/"):
-                    headers["Cache-Control"] = "no-cache"
-            await send(message)
-
-        await self.app(scope, receive, with_headers if scope["type"] == "http" else send)
 
 
 def allowed_hosts(environ: Mapping[str, str]) -> frozenset[str]:
@@ -126,17 +115,28 @@ def unknown_host(host: str) -> ApiError:
 
 
 class SameOrigin:
-    """Other sites' pages must not command engines: this server listens where browsers reach it."""
+    """Other sites' pages must not command engines: this server listens where browsers reach it.
+
+    Nor may they open a web socket. Streamlit would look for the machine's public address before it
+    refuses one, which asks a server elsewhere and holds everybody up meanwhile.
+    """
 
     def __init__(self, app: ASGIApp):
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] not in SAFE_METHODS and is_foreign(scope):
+        if scope["type"] == "websocket" and is_foreign(scope):
+            await send({"type": "websocket.close", "code": 1008})
+        elif may_command(scope) and is_foreign(scope):
             error = ApiError("a page of another site may not send this", 403, code="foreign_origin")
             await JSONResponse(error.body(), error.status)(scope, receive, send)
-            return
-        await self.app(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+
+def may_command(scope: Scope) -> bool:
+    """Whether it asks the API for more than to be told something."""
+    return scope["type"] == "http" and scope["method"] not in SAFE_METHODS and is_guarded(scope)
 
 
 def is_guarded(scope: Scope) -> bool:
@@ -145,16 +145,14 @@ def is_guarded(scope: Scope) -> bool:
 
 
 def is_foreign(scope: Scope) -> bool:
-    """Whether a page of another site sends this to the API. Programs send no Origin."""
+    """Whether a page of another site sends this. Programs send no Origin."""
     headers = Headers(scope=scope)
     origin = headers.get("origin")
-    if origin is None or not is_guarded(scope):
-        return False
-    return urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+    return origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
 
 
 class BodyLimit:
-    """No body of the API's may be larger than what any prompt needs."""
+    """No body of the API's may be larger than what any prompt needs; a log's may be."""
 
     def __init__(self, app: ASGIApp):
         self.app = app
@@ -163,9 +161,10 @@ class BodyLimit:
         if scope["type"] != "http" or not is_guarded(scope):
             await self.app(scope, receive, send)
             return
+        most = BODIES.get(scope["path"], ANY_BODY)
         declared = Headers(scope=scope).get("content-length", "0")
-        if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
-            await JSONResponse(too_large().body(), 413)(scope, receive, send)
+        if declared.isdigit() and int(declared) > most.num_bytes:
+            await JSONResponse(too_large(most).body(), 413)(scope, receive, send)
             return
         received = 0
 
@@ -173,35 +172,48 @@ class BodyLimit:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            if received > MAX_BODY_BYTES:
+            if received > most.num_bytes:
                 # Of FastAPI's own kind: any other that comes out of a body becomes its 400.
-                raise HTTPException(413, too_large().message)
+                raise HTTPException(413, too_large(most).message)
             return message
 
         await self.app(scope, counted, send)
 
 
-def too_large() -> ApiError:
-    """What is said of a body beyond the limit."""
-    return ApiError(f"the body is larger than {MAX_BODY_BYTES >> 20} MB", 413)
+def too_large(most: BodySize) -> ApiError:
+    """What is said of a body that is larger than it may be."""
+    size = f"the body is larger than {most.num_bytes >> 20} MB"
+    return ApiError(f"{size} {named(most.setting)}", 413, code="too_large")
 
 
 class HideSecrets(logging.Filter):
-    """Takes what opens an engine out of the access log's addresses."""
+    """Takes what opens an engine out of what is logged: addresses, messages, tracebacks."""
 
-    SECRET = re.compile(r"(?i)\b(ticket|key|api_key|token)=[^&\s]*")
+    IN_ADDRESS = re.compile(r"(?i)\b(ticket|key|api_key|token)=[^&\s]*")
+    KEY = re.compile(r"\bgb-[\w-]{32}")  # as `Sessions.create` makes them
+    TRACEBACK = logging.Formatter()
 
     def filter(self, record: logging.LogRecord) -> bool:
+        record.msg = self._clean(record.msg)
         if isinstance(record.args, tuple):
             record.args = tuple(self._clean(item) for item in record.args)
+        if record.exc_info and not record.exc_text:  # formatters take the text that is there
+            record.exc_text = self.TRACEBACK.formatException(record.exc_info)
+        if record.exc_text:
+            record.exc_text = str(self._clean(record.exc_text))
         return True
 
     def _clean(self, item: Any) -> Any:
-        return self.SECRET.sub(r"\1=hidden", item) if isinstance(item, str) else item
+        """What has no secret in it stays what it is."""
+        text = str(item)
+        shown = self.KEY.sub("gb-hidden", self.IN_ADDRESS.sub(r"\1=hidden", text))
+        return item if shown == text else shown
 
 
-def hide_secrets_in_logs() -> None:
-    """Once uvicorn has set up its loggers."""
-    logger = logging.getLogger("uvicorn.access")
-    if not any(isinstance(item, HideSecrets) for item in logger.filters):
-        logger.addFilter(HideSecrets())
+def guard_logs() -> None:
+    """Once uvicorn has set up its loggers: no secret is logged, and nothing commands a terminal."""
+    for name in ("uvicorn.access", "uvicorn.error", "asyncio", "glassbox"):
+        logger = logging.getLogger(name)
+        for kind in (HideSecrets, EscapeCommands):
+            if not any(isinstance(item, kind) for item in logger.filters):
+                logger.addFilter(kind())

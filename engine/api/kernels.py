@@ -6,7 +6,9 @@ The other end of box `client-req`, beside `commands.py`. No counterpart in vLLM.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+import math
+import time
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -28,6 +30,7 @@ Arch = Literal["80", "89", "90", "100"]
 Dtype = Literal["bf16", "fp32"]
 
 COMPILING = ThreadPoolExecutor(1, "kernel-compiler")  # for everybody, one after the other
+SHARED_SECONDS = 10.0  # a look holds all clients of the shared engine up, and takes no key
 SOURCE_FILE = "engine/paged_attention/triton/kernels.py"
 
 STATUS: dict[Cause, int] = {
@@ -51,21 +54,47 @@ class TraceQuestion(BaseModel):
     step: StrictInt | None = None  # None: the last one that computed something of the request
 
 
+class Pace:
+    """Lets something be done by one at a time, and so many seconds later at the earliest."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic):
+        self._seconds, self._clock = seconds, clock
+        self._next = 0.0
+
+    def may_begin(self) -> bool:
+        """Whether it may now; then it has begun, until `end`."""
+        if self._clock() < self._next:
+            return False
+        self._next = math.inf
+        return True
+
+    def end(self) -> None:
+        """It is over."""
+        self._next = self._clock() + self._seconds
+
+
 def kernel_routes(sessions: Sessions) -> APIRouter:
     """POST /api/engine/kernel_trace, GET /api/kernels and /api/kernels/{kernel}."""
     router = keyed_router(sessions)
-    tracer = KernelTracer()
+    tracer, shared = KernelTracer(), Pace(SHARED_SECONDS)
 
     @router.post("/engine/kernel_trace")
     async def kernel_trace(request: Request, body: TraceQuestion) -> Response:
         found = await access(sessions, request)
-        if found.key == SHARED_KEY:
+        if found.key == SHARED_KEY and not shared.may_begin():
             raise ApiError(
-                "the shared engine's kernels are not traced: send to your own engine, with its key",
-                403,
+                f"the shared engine's kernels are traced once in {SHARED_SECONDS:g} seconds, for "
+                "everybody: try again shortly, or trace your own engine's",
+                429,
+                code="busy",
             )
         question = Question(body.request, body.layer, body.kv_head, body.step)
-        return JSONResponse(await in_words(tracer.trace(found.engine, question)))
+        try:
+            told = await in_words(tracer.trace(found.engine, question))
+            return await asyncio.to_thread(JSONResponse, told)
+        finally:
+            if found.key == SHARED_KEY:
+                shared.end()
 
     @router.get("/kernels")
     async def kernels(request: Request) -> Response:

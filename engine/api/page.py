@@ -13,10 +13,14 @@ from starlette.responses import JSONResponse, Response
 
 from engine.api.access import bearer_key, check_key, engine_of, keyed_router
 from engine.api.commands import command_routes, describe_status
+from engine.api.compare import compare_routes
 from engine.api.errors import create_app
 from engine.api.event_stream import Tickets, log_routes
+from engine.api.exports import export_routes
 from engine.api.kernels import kernel_routes
+from engine.api.moments import describe_kept, moment_routes
 from engine.api.protocol import NoBody
+from engine.api.source import source_routes
 from engine.sessions import SHARED_KEY, Sessions
 
 
@@ -25,8 +29,12 @@ def create_page_api(sessions: Sessions) -> FastAPI:
     app = create_app("Glassbox: the page's API", "/api")
     app.include_router(session_routes(sessions))
     app.include_router(command_routes(sessions))
+    app.include_router(moment_routes(sessions))
     app.include_router(kernel_routes(sessions))
+    app.include_router(compare_routes(sessions))
+    app.include_router(source_routes())
     app.include_router(log_routes(sessions, Tickets()))
+    app.include_router(export_routes(sessions))
     return app
 
 
@@ -52,6 +60,7 @@ def session_routes(sessions: Sessions) -> APIRouter:
             "model_status": status._asdict(),
             "shared": key == SHARED_KEY,
             "shared_engine": sessions.shared_enabled,  # whether there is one to look at
+            "moment": describe_kept(sessions.moments.of(key)),  # to come back to
         }
         if status.stage == "ready":
             engine = await engine_of(sessions, key)

@@ -17,13 +17,16 @@ from typing import Any
 
 import uvicorn
 
-from engine.api.guard import hide_secrets_in_logs
-from engine.garbage import keep_what_is_here
+from engine.api.guard import guard_logs
+from engine.garbage import keep_what_is_here, share_heaps
 from engine.sessions import Sessions
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8501
 GRACE_SECONDS = 2  # for requests under way when the server is told to end
+# An idle connection is closed by its client first, and not as the next request is on its way:
+# OpenAI's client keeps one for 5 seconds, nginx for 60.
+KEEP_ALIVE_SECONDS = 75
 
 
 class ServeError(RuntimeError):
@@ -36,7 +39,8 @@ def lifespan_of(sessions: Sessions) -> Callable[[Any], AbstractAsyncContextManag
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
         set_up_log()
-        hide_secrets_in_logs()
+        guard_logs()
+        share_heaps()
         keep_what_is_here()  # collections that walk all modules again and again stop the views
         sessions.start()
         try:
@@ -70,6 +74,7 @@ def serve(app: Any, environ: Mapping[str, str] = os.environ) -> int:
         log_level="warning",
         access_log=False,
         ws="websockets-sansio",
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
     server = AnnouncingServer(config)

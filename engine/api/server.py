@@ -11,6 +11,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
@@ -20,7 +21,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from engine.api.access import access, keyed_router
-from engine.api.answers import Answer, ChatAnswer, CompletionAnswer, abort_streams
+from engine.api.answers import Answer, ChatAnswer, CompletionAnswer, Piece, abort_streams
 from engine.api.errors import create_app, to_api_error
 from engine.api.event_stream import EventStream
 from engine.api.metrics import metrics_of
@@ -57,10 +58,13 @@ def health_of(sessions: Sessions) -> Any:
 
     async def health(request: Request) -> Response:
         status = sessions.model_status()
-        failed = status.stage == "failed"
+        engines = sessions.health()
+        failed = status.stage == "failed" or bool(engines.trouble)
         state = "failed" if failed else "ok" if status.stage == "ready" else "loading"
         body = {
             "status": state,
+            "trouble": engines.trouble,
+            "engines": {**engines._asdict(), "busy_seconds": round(engines.busy_seconds, 1)},
             "model_status": status._asdict(),
             "sessions_with_engine": sessions.num_engines(),
             "shared_engine": sessions.shared_enabled,
@@ -167,7 +171,9 @@ async def respond(request: Request, body: GenerationRequest, answer: Answer) -> 
             # For a client that leaves before the first chunk, when `chunks` has not begun.
             background=BackgroundTask(abort_streams, answer.engine, answer.streams),
         )
-    return JSONResponse(await until_left(request, answer.whole()), headers=headers)
+    told = await until_left(request, answer.whole())
+    # Half a million log-probabilities take seconds to write; others' answers do not wait for them.
+    return await asyncio.to_thread(JSONResponse, told, headers=headers)
 
 
 async def chunks(answer: Answer, body: GenerationRequest) -> AsyncIterator[dict[str, str]]:
@@ -183,6 +189,9 @@ async def chunks(answer: Answer, body: GenerationRequest) -> AsyncIterator[dict[
             "data": json.dumps({**answer.head(answer.chunk_object), "choices": choices, **told})
         }
 
+    def worded_event(piece: Piece, so_far: dict[str, Any] | None) -> dict[str, str]:
+        return event([answer.chunk_choice(piece)], so_far)
+
     def usage_so_far(choice: int, tokens: int) -> dict[str, Any] | None:
         return answer.usage_of(choice, tokens) if body.wants_usage_so_far else None
 
@@ -193,7 +202,9 @@ async def chunks(answer: Answer, body: GenerationRequest) -> AsyncIterator[dict[
                 yield event([opening], usage_so_far(opening["index"], 0))
             opened = True
             so_far = usage_so_far(piece.choice, answer.tokens[piece.choice])
-            yield event([await answer.worded(piece)], so_far)
+            worded = partial(worded_event, piece, so_far)
+            # Where a long prompt is echoed, in another thread.
+            yield await asyncio.to_thread(worded) if piece.num_prompt_tokens else worded()
         if body.wants_usage:
             yield event([], answer.usage())
     except Exception as error:

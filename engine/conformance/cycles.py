@@ -15,7 +15,8 @@ from engine.async_core import AsyncEngineCore, StepInFlight
 from engine.conformance.driver import Driver, Line
 from engine.conformance.steps import FormulaRunner
 from engine.conformance.workload import MAX_STEPS, Workload, WorkloadError
-from engine.events import Event, Phase, TokenDropped
+from engine.events import TokenDropped
+from engine.records import Event, Phase
 from engine.request import Request
 from engine.two_lanes import TwoLaneTrace
 

@@ -18,12 +18,12 @@ from engine.conformance.workload import (
 from engine.events import (
     BlockEvicted,
     BlocksCached,
-    Event,
     PrefixCacheReset,
     PrefixLookedUp,
     RequestFinished,
 )
 from engine.outputs import ScheduledRequest, SchedulerOutput
+from engine.records import Event
 from engine.request import Request
 from engine.scheduler import Scheduler
 from engine.trace import SCHEMA_VERSION, Trace, TraceHeader

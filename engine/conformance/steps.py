@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from engine.conformance.driver import Driver, Line
 from engine.conformance.workload import MAX_STEPS, Sampler, Workload, WorkloadError
 from engine.core import NO_STEP, EngineCore, Runner
-from engine.events import Phase
 from engine.outputs import ModelRunnerOutput, SchedulerOutput
+from engine.records import Phase
 from engine.request import Request
 
 # Fields of a step that are left out when empty.

@@ -21,11 +21,13 @@ from engine.cuda_graph.inductor import Kernels
 from engine.cuda_graph.operations import Buffer, OperationList
 from engine.cuda_graph.recorded_graph import RecordedGraph, Recording
 from engine.cuda_graph.recorder import CannotRecord
-from engine.events import CannotCapture, GraphCaptured, UniformDecode
+from engine.doing import doing, tell
+from engine.events import GraphCaptured
 from engine.forward import Forward, ModelInputs
 from engine.kv_cache import KVCache
 from engine.model_loader import LoadedModel
 from engine.paged_attention import PagedAttentionMetadata
+from engine.reasons import CannotCapture
 from engine.trace import error_text
 
 
@@ -122,11 +124,6 @@ class CapturedGraphs:
         if decision.key is None:
             return decision
         refused = self.refused.get(GraphKey(decision.mode, decision.key.num_tokens))
-        if self._on_gpu and decision.mode is CudagraphMode.FULL:
-            one_token_each = isinstance(decision.reason, UniformDecode) and (
-                decision.reason.query_len == 1
-            )
-            refused = refused if one_token_each else "on a GPU, it takes one token of each request"
         if refused is None:
             return decision
         return Dispatch(
@@ -142,8 +139,10 @@ class CapturedGraphs:
         """
         began = time.perf_counter()
         try:
-            graph = self._graph(key, model, kv_cache)
-            found = compare(graph, model, kv_cache)
+            with doing(f"capturing the graph {key}"):
+                graph = self._graph(key, model, kv_cache)
+                tell("comparing it with the eager forward")
+                found = compare(graph, model, kv_cache)
         except Exception as error:  # whatever torch or the model's code objects to
             ours = isinstance(error, CannotRecord)
             self.refused[key] = str(error) if ours else error_text(error)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from engine.config import EngineConfig
 from engine.cuda_graph.capture_sizes import capture_sizes, for_decode_query_len
-from engine.events import (
+from engine.reasons import (
     AboveLargestDecodeSize,
     AboveLargestSize,
     EnforceEager,

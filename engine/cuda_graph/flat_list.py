@@ -22,6 +22,7 @@ from engine.cuda_graph.inductor import FusedOp, Kernels, fuse
 from engine.cuda_graph.operations import Span, result_of
 from engine.cuda_graph.recorder import Attention, CannotRecord, RecordedOp, storage_of, storages
 from engine.kv_cache import LayerKVCache
+from engine.layers import few_rows
 from engine.paged_attention import AttentionBackend
 
 # Which function does an operation into a given tensor, by operation and kinds of its arguments.
@@ -85,10 +86,7 @@ class FlatList:
                 call()
             if leaf is not None:
                 attention, output = leaf
-                if rows < len(output):
-                    output[rows:].zero_()
-                    attention, output = attention.over(rows), output[:rows]
-                output.copy_(attention.run(backend, layers))
+                attention.run_into(output, rows, backend, layers)
             now = clock()
             spent[span.kind] += now - mark
             mark = now
@@ -200,6 +198,9 @@ def bind(op: RecordedOp, forms: Forms) -> Callable[[], Any]:
     """
     if isinstance(op, FusedOp):
         return op.bound()
+    ours = few_rows.bound(op.func, op.result, op.args)
+    if ours is not None:
+        return ours
     if op.changed():
         return partial(op.func._op, *op.args, **op.kwargs)
     if op.name in _COPIES:

@@ -19,11 +19,13 @@ from torch.utils._pytree import tree_map_only
 
 from engine.config import ConfigError, EngineConfig
 from engine.cuda_graph.recorder import RecordedOp, storage_of, storages
+from engine.doing import tell
 
 # Code, and of each given tensor its dtype, shape and strides: one kernel for all that agree.
 Kernels = dict[Any, Callable[[list[Tensor]], Any]]
 
 PRODUCTS = {"mm", "addmm", "bmm", "baddbmm"}  # which inductor would call as they are
+PRODUCTS |= {"_weight_int8pack_mm", "_weight_int4pack_mm_for_cpu"}
 
 
 class Kernel(NamedTuple):
@@ -104,6 +106,7 @@ def fuse(
             continue
         made = [tensor for op in run for tensor in op.outputs()]
         results = [t for t in made if last_read.get(storage_of(t), -1) >= end]
+        tell("compiling with inductor", end, len(replayed), "operations")
         fused.append(fuse_run(run, results, makers, kernels))
     return fused
 

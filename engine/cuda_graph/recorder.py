@@ -16,10 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from engine.doing import tell
 from engine.kv_cache import LayerKVCache
 from engine.module_timer import ModuleTimer
 from engine.paged_attention import AttentionBackend, AttentionOptions
 
+TOLD_EVERY = 50  # operations
 NO_LAYER = -1  # of an operation outside of the decoder layers
 
 
@@ -40,10 +42,16 @@ class Attention(NamedTuple):
         """Attend by `backend` over the pool `layers`; [rows, heads, dim]."""
         return backend.forward(layers[self.layer], self.query, self.key, self.value, self.options)
 
-    def over(self, rows: int) -> Attention:
-        """The same over the first `rows` rows."""
-        query, key, value = (t[:, :rows] for t in (self.query, self.key, self.value))
-        return self._replace(query=query, key=key, value=value)
+    def run_into(
+        self, output: Tensor, rows: int, backend: AttentionBackend, layers: Sequence[LayerKVCache]
+    ) -> None:
+        """The same over the first `rows` rows; the others of `output` become nothing (zeros)."""
+        attention = self
+        if rows < len(output):
+            output[rows:].zero_()
+            query, key, value = (t[:, :rows] for t in (self.query, self.key, self.value))
+            attention, output = self._replace(query=query, key=key, value=value), output[:rows]
+        output.copy_(attention.run(backend, layers))
 
 
 class RecordedOp(NamedTuple):
@@ -118,6 +126,8 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         self.ops.append(RecordedOp(func, args, kwargs, result, self._timer.kind, self._layer))
+        if len(self.ops) % TOLD_EVERY == 0:
+            tell("recording", len(self.ops), unit="operations")
         return result
 
     def attend(

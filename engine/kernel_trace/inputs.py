@@ -23,6 +23,16 @@ from engine.model_runner import ModelRunner
 from engine.paged_attention import AttentionBackend, AttentionOptions, PagedAttentionMetadata
 
 
+class Gpu(NamedTuple):
+    """What decides into how many shares a decode's pages are split."""
+
+    name: str
+    processors: int  # streaming multiprocessors
+
+
+H100 = Gpu("H100 SXM", 132)
+
+
 class KernelInputs(NamedTuple):
     """Copies of all that one layer's attention had for some rows of one request."""
 
@@ -37,6 +47,7 @@ class KernelInputs(NamedTuple):
     output: Tensor  # [rows, group, head_dim]: what the engine's own attention makes of them
     options: AttentionOptions
     backend: str  # that made it
+    gpu: Gpu  # that the walk is split for
     kv_difference: float  # largest, between K and V of the rows in the pool and those computed now
 
     @property
@@ -106,8 +117,17 @@ def take_inputs(runner: ModelRunner, rows: TracedRows, layer: int, kv_head: int)
         output=reached.output[:, heads].cpu(),
         options=reached.options._replace(sinks=None if sinks is None else sinks[heads].cpu()),
         backend=backend,
+        gpu=gpu_of(runner.device),
         kv_difference=reached.difference,
     )
+
+
+def gpu_of(device: torch.device) -> Gpu:
+    """The engine's; where it has none, an H100."""
+    if device.type != "cuda":
+        return H100
+    found = torch.cuda.get_device_properties(device)
+    return Gpu(found.name, found.multi_processor_count)
 
 
 def attention_at(runner: ModelRunner, rows: TracedRows, layer: int) -> tuple[AttentionReached, str]:

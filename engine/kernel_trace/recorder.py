@@ -37,10 +37,12 @@ class Recorder:
 
     def loaded(self, program: Program, addresses: Array) -> None:
         """`program` loads one element from each of these addresses."""
-        visits = self.programs.setdefault(program, [])
         for tensor in self._pool:
             offsets = addresses.astype(np.int64) - tensor.data_ptr()
             offsets = offsets[(offsets >= 0) & (offsets < tensor.nbytes)]
+            if not len(offsets):
+                continue
+            visits = self.programs.setdefault(program, [])
             parts, rest = np.divmod(offsets, tensor.stride(0) * tensor.itemsize)
             blocks = rest // (tensor.stride(1) * tensor.itemsize)
             for block in dict.fromkeys(blocks.tolist()):

@@ -9,10 +9,12 @@ that a request reads (captures and padding rows write to block 0, which is nobod
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
-from engine.events import Event, InputsPrepared, PagesRead, Record
+from engine.events import InputsPrepared, PagesRead
 from engine.kernel_trace.errors import KernelTraceError
+from engine.records import Event, Record
 
 
 class TracedRows(NamedTuple):
@@ -26,6 +28,8 @@ class TracedRows(NamedTuple):
     blocks: tuple[int, ...]  # its block table, as far as it has tokens
     seq_len: int  # tokens of context, these rows among them
     num_scheduled: int  # rows that the step had of the request; these may be the last of them
+    num_decodes: int  # requests with one row in the step
+    longest_decode: int  # tokens of context of the longest of them
 
     def last(self, count: int) -> TracedRows:
         """The last `count` of these rows, or all."""
@@ -67,6 +71,13 @@ def rows_of(inputs: InputsPrepared, pages: PagesRead, step: int, block_size: int
     i = inputs.requests.index(pages.request)
     seq_len = inputs.seq_lens[i]
     rows = slice(inputs.query_start_loc[i], inputs.query_start_loc[i + 1])
+    decodes = [
+        length
+        for length, (start, end) in zip(
+            inputs.seq_lens, pairwise(inputs.query_start_loc), strict=True
+        )
+        if end - start == 1
+    ]
     return TracedRows(
         request=pages.request,
         step=step,
@@ -76,6 +87,8 @@ def rows_of(inputs: InputsPrepared, pages: PagesRead, step: int, block_size: int
         blocks=pages.blocks[: -(-seq_len // block_size)],
         seq_len=seq_len,
         num_scheduled=rows.stop - rows.start,
+        num_decodes=len(decodes),
+        longest_decode=max(decodes, default=0),
     )
 
 

@@ -85,7 +85,17 @@ def task_of(inputs: KernelInputs) -> dict[str, Any]:
         "num_blocks": inputs.num_blocks,
         "seq_len": inputs.rows.seq_len,
         "options": tuple(inputs.options),
+        "split_by": split_by(inputs),
     }
+
+
+def split_by(inputs: KernelInputs) -> tuple[int, int, int]:
+    """By what the Triton backend splits a step's decodes: walks, the longest's tokens in whole
+    pages, and processors (`splits_of` in `engine/paged_attention/triton/backend.py`).
+    """
+    rows, spec = inputs.rows, inputs.spec
+    tokens = -(-rows.longest_decode // spec.block_size) * spec.block_size
+    return max(1, rows.num_decodes) * spec.num_kv_heads, tokens, inputs.gpu.processors
 
 
 def describe(inputs: KernelInputs, answer: dict[str, Any]) -> dict[str, Any]:
@@ -110,6 +120,9 @@ def describe(inputs: KernelInputs, answer: dict[str, Any]) -> dict[str, Any]:
         "num_rows": len(rows.positions),
         "num_scheduled": rows.num_scheduled,
         "backend": inputs.backend,
+        "num_decodes": rows.num_decodes,
+        "gpu": inputs.gpu.name,
+        "processors": inputs.gpu.processors,
         "kv_difference": inputs.kv_difference,
         **answer,
     }

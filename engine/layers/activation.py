@@ -6,8 +6,6 @@ No box of the map. Counterpart in vLLM 0.26.0: `SiluAndMul` in
 
 from __future__ import annotations
 
-import inspect
-from types import CodeType
 from typing import Any
 
 from torch import Tensor, nn
@@ -15,29 +13,37 @@ from transformers import PreTrainedModel
 from transformers.activations import SiLUActivation
 from transformers.models.llama.modeling_llama import LlamaMLP
 
+from engine.layers import few_rows
+from engine.layers.code import replace, same_code
 from engine.layers.linear import PackedLinear
 
 
 class GatedMLP(nn.Module):
     """`down(silu(gate(x)) * up(x))`, [..., hidden] to the same."""
 
-    def __init__(self, gate: PackedLinear, up: PackedLinear, down: PackedLinear) -> None:
+    def __init__(self, gate: Any, up: Any, down: Any) -> None:
         super().__init__()
         self.gate_proj, self.up_proj, self.down_proj = gate, up, down
 
     def forward(self, x: Tensor) -> Tensor:
         """As `LlamaMLP`."""
-        y: Tensor = self.down_proj(self.up_proj.times(x, self.gate_proj.silu(x)))
+        y: Tensor = self.down_proj(self.gated(x))
+        return y
+
+    def gated(self, x: Tensor) -> Tensor:
+        """`silu(gate(x)) * up(x)`."""
+        gate, up = self.gate_proj, self.up_proj
+        y: Tensor
+        if gate.few_rows and up.few_rows and few_rows.takes(x):
+            y = few_rows.gated(x, gate.packed, gate.bias, up.packed, up.bias, up.out_features)
+        else:
+            y = up.times(x, gate.silu(x))
         return y
 
 
 def fuse_gated_mlps(model: PreTrainedModel) -> None:
     """Put a fused one in place of each MLP that does exactly what Llama's does."""
-    for name in [name for name, module in model.named_modules() if is_gated_mlp(module)]:
-        parent, _, last = name.rpartition(".")
-        mlp: Any = model.get_submodule(name)
-        fused = GatedMLP(mlp.gate_proj, mlp.up_proj, mlp.down_proj)
-        setattr(model.get_submodule(parent), last, fused)
+    replace(model, is_gated_mlp, lambda mlp: GatedMLP(mlp.gate_proj, mlp.up_proj, mlp.down_proj))
 
 
 def is_gated_mlp(module: nn.Module) -> bool:
@@ -48,13 +54,3 @@ def is_gated_mlp(module: nn.Module) -> bool:
     return all(isinstance(part, PackedLinear) for part in parts) and isinstance(
         getattr(module, "act_fn", None), SiLUActivation | nn.SiLU
     )
-
-
-def same_code(one: Any, other: Any) -> bool:
-    """Whether two functions do the same with the same names."""
-    return essence(inspect.unwrap(one).__code__) == essence(inspect.unwrap(other).__code__)
-
-
-def essence(code: CodeType) -> tuple[object, ...]:
-    """What a function does, whatever it is called and wherever it stands."""
-    return code.co_code, code.co_names, code.co_consts, code.co_varnames, code.co_freevars

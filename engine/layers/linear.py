@@ -11,13 +11,17 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import silu
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
+
+from engine.layers import few_rows
 
 # Below this many weights the call is what costs, and oneDNN's is the dearer one.
 SMALLEST = 1 << 16
@@ -25,6 +29,25 @@ SMALLEST = 1 << 16
 _pack: Any = torch.ops.mkldnn._reorder_linear_weight
 _packed_bytes: Any = torch.ops.mkldnn._nbytes
 _linear: Any = torch.ops.mkldnn._linear_pointwise
+
+
+class Gating:
+    """What a gated MLP asks of its layers, for those whose product does not do it on the way."""
+
+    few_rows = False  # kernels of our own read packed weights alone
+
+    def silu(self, x: Tensor) -> Tensor:
+        """SiLU of the result."""
+        return silu(self(x))  # type: ignore[operator]  # a module, which is called
+
+    def times(self, x: Tensor, factor: Tensor) -> Tensor:
+        """The result times `factor`, which has its shape."""
+        y: Tensor = self(x) * factor  # type: ignore[operator]
+        return y
+
+
+class DenseLinear(Gating, nn.Linear):
+    """A layer whose weights lie as they come, where another form was a packed one."""
 
 
 class PackedLinear(nn.Module):
@@ -35,6 +58,7 @@ class PackedLinear(nn.Module):
         super().__init__()
         self.out_features, self.in_features = weight.shape
         self.packed: Tensor = _pack(weight.contiguous())  # no buffer: nothing can be done with it
+        self.few_rows = few_rows.can_read(self.packed, weight)  # whether kernels of our own take it
         self.bias = bias
         self.weight = plain
 
@@ -45,7 +69,11 @@ class PackedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """As `nn.Linear`."""
-        y: Tensor = _linear(x, self.packed, self.bias, "none", [], "")
+        y: Tensor
+        if self.few_rows and few_rows.takes(x):
+            y = few_rows.linear(x, self.packed, self.bias, self.out_features)
+            return y
+        y = _linear(x, self.packed, self.bias, "none", [], "")
         return y
 
     def silu(self, x: Tensor) -> Tensor:
@@ -68,11 +96,21 @@ class PackedLinear(nn.Module):
         weight = self.packed.to_dense().to(dtype) if plain is None else plain
         if can_pack(dtype):
             return PackedLinear(weight, bias, plain)
-        layer: Any = nn.Linear(self.in_features, self.out_features, bias=False, device="meta")
+        layer: Any = DenseLinear(self.in_features, self.out_features, bias=False, device="meta")
         layer.weight = nn.Parameter(weight, requires_grad=False) if plain is None else plain
         layer.bias = bias
         dense: nn.Module = layer
         return dense
+
+
+def joined(layers: Sequence[PackedLinear]) -> PackedLinear:
+    """One layer that gives what these give for the same input, one after the other.
+
+    All of them have a bias or none has, and no weight is needed elsewhere.
+    """
+    biases = [layer.bias for layer in layers if layer.bias is not None]
+    bias = nn.Parameter(torch.cat(list(biases)), requires_grad=False) if biases else None
+    return PackedLinear(torch.cat([layer.packed.to_dense() for layer in layers]), bias, None)
 
 
 @cache
@@ -101,7 +139,7 @@ def pack_linears(model: PreTrainedModel, smallest: int = SMALLEST) -> None:
     for name in large:
         parent, _, last = name.rpartition(".")
         owner = model.get_submodule(parent)
-        if f".{last}.weight" not in source_of(type(owner).__module__):  # it takes more than calls
+        if not takes_more_than_calls(owner, last):
             setattr(owner, last, packed(getattr(owner, last), shared))
     if large:  # what is left must not keep the file of the weights mapped into memory
         for parameter in model.parameters():
@@ -112,6 +150,11 @@ def is_large(module: nn.Module, smallest: int) -> TypeGuard[nn.Linear | Conv1D]:
     """Whether it is a linear layer, and no class made of one, with so many weights."""
     weight: Any = module.weight if type(module) in (nn.Linear, Conv1D) else None
     return weight is not None and weight.numel() >= smallest
+
+
+def takes_more_than_calls(owner: nn.Module, name: str) -> bool:
+    """Whether the code of `owner` reads the weight of its layer `name` itself."""
+    return f".{name}.weight" in source_of(type(owner).__module__)
 
 
 @cache

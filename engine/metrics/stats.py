@@ -3,7 +3,9 @@
 Part of box `async-engine`. vLLM 0.26.0: `vllm/v1/metrics/stats.py` (`IterationStats`,
 `RequestStateStats`, `CachingMetrics`). It reads each phase's records as the phase ends, on the
 engine thread, so it misses nothing when the log lets go of its oldest records. A reset begins
-another log and with it other stats, as a restart of a server does.
+another log and with it other stats, as a restart of a server does. Requests that were there before
+the log began, in an engine restored from a saved moment, are in the gauges and in the tokens
+generated, and in nothing that is told of a whole request.
 
 Times are the log's (`t_us`): time in which the engine stood paused counts.
 """
@@ -16,13 +18,9 @@ from typing import Any
 
 from engine.config import EngineConfig
 from engine.events import (
-    EXECUTOR_PHASES,
     DraftsSettled,
-    Event,
     MemorySized,
     OutputsReturned,
-    Patch,
-    Phase,
     PrefixCacheReset,
     PrefixLookedUp,
     RequestArrived,
@@ -41,6 +39,7 @@ from engine.metrics.histogram import (
     Histogram,
     token_bounds,
 )
+from engine.records import EXECUTOR_PHASES, Event, Patch, Phase
 from engine.request import FinishReason
 from engine.trace import Trace
 
@@ -225,7 +224,8 @@ class EngineStats:
 
     def _arrived(self, event: Event) -> None:
         facts: RequestArrived = event.facts  # type: ignore[assignment]
-        self.requests[facts.request].queued = event.t_us
+        if facts.request in self.requests:
+            self.requests[facts.request].queued = event.t_us
 
     def _looked_up(self, event: Event) -> None:
         facts: PrefixLookedUp = event.facts  # type: ignore[assignment]
@@ -241,8 +241,8 @@ class EngineStats:
 
     def _scheduled(self, event: Event) -> None:
         facts: RequestScheduled = event.facts  # type: ignore[assignment]
-        if facts.kind == "new":
-            request = self.requests[facts.request]
+        request = self.requests.get(facts.request)
+        if facts.kind == "new" and request is not None:
             request.scheduled = event.t_us
             request.num_cached_tokens = facts.num_computed_tokens
 
@@ -269,8 +269,9 @@ class EngineStats:
         if facts.finish_reason == FinishReason.ABORT:
             # As in vLLM: who takes a request back is in no figure of finished requests.
             self._outputs.pop(facts.request, None)
-            self._end_sequence(self.requests.pop(facts.request)).all_finished = False
-        else:
+            if facts.request in self.requests:
+                self._end_sequence(self.requests.pop(facts.request)).all_finished = False
+        elif facts.request in self.requests:
             self._completed.append((facts.request, facts.finish_reason))
 
     # -- patches --------------------------------------------------------------------------------
@@ -309,7 +310,8 @@ class EngineStats:
         computed_before, generated = self.prompt_tokens_computed, 0
         for key, num_tokens in self._outputs.items():
             generated += num_tokens
-            self._output(self.requests[key], num_tokens, now)
+            if key in self.requests:
+                self._output(self.requests[key], num_tokens, now)
         self.generation_tokens += generated
         computed = self.prompt_tokens_computed - computed_before
         self.histograms.iteration_tokens.observe(computed + generated)

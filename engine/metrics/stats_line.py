@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from engine.events import CacheLimitsLength, MemorySized, SpecDecodingLogged, StatsLogged
+from engine.events import MemorySized, SpecDecodingLogged, StatsLogged
 from engine.metrics.stats import EngineStats
+from engine.reasons import CacheLimitsLength
 from engine.sizing import GIB, CacheSize
 
 INTERVAL_SECONDS = 10.0

@@ -48,10 +48,10 @@ class ModelError(Exception):
 class Progress(NamedTuple):
     """One report while a model is made ready; `total` is 0 where it is not known."""
 
-    stage: str  # "wait", "download", "check", "convert", "load" or "ready"
+    stage: str  # "wait", "download", "check", "convert", "load", "compile" or "ready"
     done: int
     total: int
-    unit: str  # "B", "tensors" or ""
+    unit: str  # "B", "tensors", "kernels" or ""
 
     @property
     def fraction(self) -> float:
@@ -73,6 +73,7 @@ _VERBS = {
     "check": "checking",
     "convert": "converting",
     "load": "loading",
+    "compile": "compiling for attention (once on a machine)",
 }
 
 Report = Callable[[Progress], None]

@@ -59,6 +59,7 @@ class LoadedModel:
     longest_token: int  # characters; no token stands for more text
     weight_bytes: int  # measured; a tied embedding counts once, and once more where it is packed
     read_bytes: int  # of them, what a forward reads as a whole
+    quantization: str | None = None  # of its linear layers; None: they are in the model's dtype
 
 
 def load_model(
@@ -305,7 +306,7 @@ class WeightBytes(NamedTuple):
         """Measured. Parameters that share their memory (a tied embedding) count once."""
         from torch import nn
 
-        from engine.layers import PackedLinear
+        from engine.layers import PackedLinear, QuantizedLinear
 
         plain = {weight.data_ptr(): weight.nbytes for weight in model.parameters()}
         total = sum(plain.values())
@@ -313,6 +314,8 @@ class WeightBytes(NamedTuple):
         for module in model.modules():
             if isinstance(module, PackedLinear):
                 total += module.packed_bytes
+            elif isinstance(module, QuantizedLinear):
+                total += module.num_bytes
             elif isinstance(module, nn.Embedding):
                 looked_up[module.weight.data_ptr()] = module.weight.nbytes
         head: Any = model.get_output_embeddings()

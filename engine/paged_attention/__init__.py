@@ -25,6 +25,8 @@ from engine.paged_attention.choice import (
     AttentionBackend,
     choose_backend,
     make_backend,
+    prepare_backend,
+    prepare_default,
 )
 from engine.paged_attention.metadata import AttentionOptions, PagedAttentionMetadata
 from engine.paged_attention.torch_backend import TorchPagedAttention
@@ -42,6 +44,8 @@ __all__ = [
     "choose_backend",
     "make_backend",
     "make_context",
+    "prepare_backend",
+    "prepare_default",
 ]
 
 # Transformers builds no masks for a name that is missing from its table of mask functions.

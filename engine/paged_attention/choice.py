@@ -15,8 +15,10 @@ from torch import Tensor
 
 from engine.config import ConfigError, EngineConfig
 from engine.kv_cache import KVCacheSpec, LayerKVCache
+from engine.layers.numba_threads import numba_is_installed
 from engine.model_loader import LoadedModel
 from engine.model_loader.dtypes import kv_cache_dtype, weights_dtype
+from engine.model_loader.fetch import Report
 from engine.paged_attention.metadata import AttentionOptions, PagedAttentionMetadata
 from engine.paged_attention.numba_backend import (
     NumbaPagedAttention,
@@ -72,7 +74,7 @@ class Backend(NamedTuple):
     # Why it cannot do what is asked and what would mend it, to follow the backend's name; None: it
     # can.
     refuse: Callable[[Asked], str | None]
-    start: Callable[[torch.dtype], None] = lambda cache_dtype: None  # before its first step
+    prepare: Callable[[torch.dtype], None] = lambda cache_dtype: None  # for a pool of this dtype
 
 
 def _never(asked: Asked) -> str | None:
@@ -103,8 +105,21 @@ def choose_backend(model: LoadedModel, config: EngineConfig) -> str:
     refusal = BACKENDS[name].refuse(asked)
     if refusal is not None:
         raise ConfigError(f"attention_backend: {name} {refusal}")
-    BACKENDS[name].start(asked.spec.dtype)
     return name
+
+
+def prepare_backend(model: LoadedModel, config: EngineConfig) -> None:
+    """Have all compiled that an engine's steps will call, once a process; ConfigError as above.
+
+    The first time on a machine it can take a minute.
+    """
+    BACKENDS[choose_backend(model, config)].prepare(kv_cache_dtype(model, config))
+
+
+def prepare_default(report: Report) -> None:
+    """The same for the default settings, when there is no model yet: beside its load."""
+    if not torch.cuda.is_available() and PREFERRED["cpu"][0] == "numba" and numba_is_installed():
+        compile_for(torch.float32, report)
 
 
 def make_backend(

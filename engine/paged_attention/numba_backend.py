@@ -1,6 +1,6 @@
 """PagedAttention by kernels that numba compiles: pages are read where they lie, none is gathered.
 
-Part of the box PagedAttention, for CPUs; numba is optional (`pip install numba`). Decodes, drafts
+Part of the box PagedAttention, for CPUs that have numba. Decodes, drafts
 and short chunks go to `numba_kernels.attend`, all of a step in one call. Longer chunks go to torch,
 as `TorchPagedAttention` has them: matrix products of many rows are what its library is best at, and
 what it takes longer to gather their pages is little beside them.
@@ -8,8 +8,9 @@ what it takes longer to gather their pages is little beside them.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
+import logging
+import threading
+import time
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.doing import doing, tell
 from engine.kv_cache import LayerKVCache
+from engine.layers.numba_threads import numba_is_installed, threads
+from engine.model_loader.dtypes import dtype_name
+from engine.model_loader.fetch import Progress, Report
 from engine.paged_attention.metadata import AttentionOptions, PagedAttentionMetadata
 from engine.paged_attention.torch_backend import PrefillChunk
 
@@ -27,10 +32,12 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 8  # of a request, for the kernel: one tile
 # Pairs of a token and a KV head from which on a second thread pays for being woken up.
-PARALLEL_FROM = 4096
+PARALLEL_FROM = 512
 NO_WINDOW = 2**62
+LONG_SECONDS = 5.0  # what takes longer is told: kernels in the cache folder are there in less
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 Array = np.ndarray[Any, Any]
+log = logging.getLogger("glassbox")
 NOTHING: Array = np.zeros(0, np.float32)
 NO_SCALES: Array = np.zeros((2, 0, 0, 0), np.float32)
 
@@ -44,11 +51,6 @@ def refuse_numba(asked: Asked) -> str | None:
     if asked.dtype not in DTYPES:
         return f"takes no queries of {asked.dtype}: set it to auto"
     return None
-
-
-def numba_is_installed() -> bool:
-    """Whether it is there; it is imported when a kernel is needed."""
-    return importlib.util.find_spec("numba") is not None
 
 
 def kernels() -> Any:
@@ -172,30 +174,33 @@ def meaning(dtype: torch.dtype) -> Array:
     return patterns.view(dtype).float().numpy()
 
 
-@cache
-def has_threads() -> bool:
-    """Whether numba can share OpenMP's way of waiting; its own threads take one caller at most."""
-    try:
-        importlib.import_module("numba.np.ufunc.omppool")
-    except ImportError:
-        return False
-    return True
+def compile_for(dtype: torch.dtype, report: Report = lambda progress: None) -> None:
+    """Have the kernels compiled, or loaded, for a pool of this dtype: no step shall wait for it.
+
+    Once a process; whoever comes meanwhile waits. `report` is called between the kernels.
+    """
+    if dtype in _compiled:
+        return
+    with doing(f"compiling attention for K and V in {dtype_name(dtype)}"), _compiling:
+        if dtype in _compiled:
+            return
+        began = time.monotonic()
+        for done, pairs in enumerate((0, PARALLEL_FROM)):
+            report(Progress("compile", done, 2, "kernels"))
+            tell("once on a machine", done, 2, "kernels")
+            attend_once(dtype, pairs)
+        _compiled.add(dtype)
+        took = time.monotonic() - began
+        if took >= LONG_SECONDS:
+            log.info("numba compiled the attention kernels for %s in %.0f s", dtype, took)
 
 
-def threads() -> int:
-    """As many as torch has: each of the two sleeps while the other one works."""
-    if not has_threads():
-        return 1
-    import numba
-
-    wanted = min(torch.get_num_threads(), int(numba.config.NUMBA_NUM_THREADS))
-    numba.set_num_threads(wanted)
-    return wanted
+_compiling = threading.Lock()
+_compiled: set[torch.dtype] = set()
 
 
-@cache
-def compile_for(dtype: torch.dtype) -> None:
-    """Have the kernels compiled, or loaded, for a pool of this dtype: no step shall wait for it."""
+def attend_once(dtype: torch.dtype, pairs: int) -> None:
+    """Over a pool of one slot, by the kernel that takes so many pairs."""
     has_scales = dtype == torch.int8
     layer = LayerKVCache(
         torch.zeros(2, 1, 1, 1, 4, dtype=dtype),
@@ -203,7 +208,6 @@ def compile_for(dtype: torch.dtype) -> None:
     )
     metadata = PagedAttentionMetadata((0, 1), (1,), ((0,),), torch.zeros(1, dtype=torch.int64), 1)
     states = torch.zeros(1, 1, 4)
-    for pairs in (0, PARALLEL_FROM):
-        plan = NumbaPagedAttention.of(metadata, states.device)
-        plan.pairs = pairs
-        plan.forward(layer, states, states, states, AttentionOptions(1.0))
+    plan = NumbaPagedAttention.of(metadata, states.device)
+    plan.pairs = pairs
+    plan.forward(layer, states, states, states, AttentionOptions(1.0))

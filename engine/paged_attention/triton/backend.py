@@ -142,13 +142,20 @@ def int32(values: object, device: torch.device) -> Tensor:
 def splits_for(batch: Decodes, data: Tensor) -> int:
     """Into how many shares to split each request's pages, so that every processor has work.
 
-    By the width of the block tables and not by the lengths, which a CUDA graph cannot look at. A
-    power of two: each number is a kernel to compile.
+    By the width of the block tables and not by the lengths, which a CUDA graph cannot look at.
     """
     requests, width = batch.block_tables.shape
     _, _, block_size, kv_heads, _ = data.shape
-    wanted = processors(data.device) * PROGRAMS_A_PROCESSOR // (requests * kv_heads)
-    most = max(1, min(wanted, width * block_size // SMALLEST_SPLIT, MAX_SPLITS))
+    return splits_of(requests * kv_heads, width * block_size, processors(data.device))
+
+
+def splits_of(walks: int, tokens: int, num_processors: int) -> int:
+    """The rule: for `walks` pairs of a request and a KV head, over up to so many tokens.
+
+    A power of two: each number is a kernel to compile.
+    """
+    wanted = num_processors * PROGRAMS_A_PROCESSOR // walks
+    most = max(1, min(wanted, tokens // SMALLEST_SPLIT, MAX_SPLITS))
     return 1 << (most.bit_length() - 1)
 
 

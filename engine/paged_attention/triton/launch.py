@@ -53,6 +53,21 @@ class Chunks(NamedTuple):
     tile_starts: Tensor  # [tiles]: first token within the chunk
 
 
+class Partials(NamedTuple):
+    """What each share of a decode leaves in memory, float32: of it one softmax is made."""
+
+    outputs: Tensor  # [requests, splits, heads, dim]: weighted sums of values
+    maxima: Tensor  # [requests, splits, heads]: largest scores, times log2(e)
+    totals: Tensor  # [requests, splits, heads]: sums of weights
+
+    @classmethod
+    def empty(cls, query: Tensor, requests: int, splits: int) -> Partials:
+        """Room for them, on the device of `query` [heads, rows, dim]."""
+        heads, _, dim = query.shape
+        outputs = query.new_empty((requests, splits, heads, dim), dtype=torch.float32)
+        return cls(outputs, *(outputs.new_empty(outputs.shape[:3]) for _ in range(2)))
+
+
 class WalkTrace(NamedTuple):
     """What the programs of an attention kernel noted of their walks, one program after the other.
 
@@ -102,10 +117,12 @@ def paged_decode(
     options: AttentionOptions,
     splits: int = 1,
     trace: bool = False,
+    partials: Partials | None = None,
 ) -> WalkTrace | None:
     """Attention of the batch's rows of `query` [heads, rows, dim] into `output` [rows, heads, dim].
 
-    One program a request, KV head and split. With `trace`, what each of them noted.
+    One program a request, KV head and split. With `trace`, what each of them noted. Who wants to
+    see what the splits leave brings the room for it, `partials`.
     """
     query = with_rows(query)
     heads, _, dim = query.shape
@@ -116,9 +133,7 @@ def paged_decode(
         notes = WalkTrace.empty(requests * kv_heads * splits, width, group, query.device)
     partial: tuple[Any, ...] = (output, None, None)
     if splits > 1:
-        shape = requests, splits, heads
-        sums = query.new_empty((*shape, dim), dtype=torch.float32)
-        partial = sums, sums.new_empty(shape), sums.new_empty(shape)
+        partial = partials or Partials.empty(query, requests, splits)
     kernels.paged_decode_kernel[requests, kv_heads, splits](
         query,
         *partial,

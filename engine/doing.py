@@ -1,0 +1,75 @@
+"""What takes longer than a step: told where it is done, heard by whose engine it is done for.
+
+No box of the map; vLLM 0.26.0 has progress bars on its console (`tqdm` in `capture_model`,
+`vllm/v1/worker/gpu_model_runner.py`). The work is deep in the engine and its hearer far above it,
+on the same thread, so nothing in between has to pass it on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+
+class Doing(NamedTuple):
+    """What is under way, and how far it is."""
+
+    what: str  # "capturing the graph FULL 8: recording its operations"
+    done: int = 0
+    total: int = 0  # 0: it is not known
+    unit: str = ""  # of both; "": there is nothing to count
+
+    def __str__(self) -> str:
+        if not self.unit:
+            return self.what
+        of = f" of {self.total:,}" if self.total else ""
+        return f"{self.what} ({self.done:,}{of} {self.unit})"
+
+
+Hear = Callable[[Doing | None], None]
+
+
+class _Here(threading.local):
+    """Of this thread."""
+
+    hear: Hear | None = None
+    what = ""
+
+
+_here = _Here()
+
+
+@contextmanager
+def heard_by(hear: Hear) -> Iterator[None]:
+    """Have `hear` told what this thread does meanwhile, and None when that is over."""
+    before, _here.hear = _here.hear, hear
+    try:
+        yield
+    finally:
+        _here.hear = before
+
+
+@contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Say that this is under way. Within it, `tell` says which part of it is."""
+    before = _here.what
+    _here.what = f"{before}: {what}" if before else what
+    _say(Doing(_here.what))
+    try:
+        yield
+    finally:
+        _here.what = before
+        _say(Doing(before) if before else None)
+
+
+def tell(part: str, done: int = 0, total: int = 0, unit: str = "") -> None:
+    """Say which part of it is under way, and how far it is."""
+    if _here.what:
+        _say(Doing(f"{_here.what}: {part}", done, total, unit))
+
+
+def _say(now: Doing | None) -> None:
+    if _here.hear is not None:
+        _here.hear(now)
