@@ -19,11 +19,10 @@ from engine.model_loader import (
     default_model_ready,
     load_model,
 )
-from lessons.check import SEEDS, CheckError, Report, check_lesson, read_map
-from lessons.loader import lesson_files, load_each
+from lessons.check import SEEDS, Report, check_lesson
+from lessons.loader import lesson_files, load_each, same_number
+from lessons.map_names import DOCUMENT, DocumentError, read_map
 from lessons.probes import PROBES, arguments_of
-
-DOCUMENT = Path(__file__).parent.parent / "architecture.json"
 
 
 def main(arguments: list[str]) -> int:
@@ -43,7 +42,7 @@ def main(arguments: list[str]) -> int:
         return list_probes()
     try:
         return check_files(options)
-    except (CheckError, ModelError) as error:
+    except (DocumentError, ModelError) as error:
         print(f"lessons: {error}", file=sys.stderr)
         return 2
 
@@ -62,7 +61,8 @@ def check_files(options: argparse.Namespace) -> int:
     began = time.monotonic()
     names = read_map(options.document)
     lessons, unreadable = load_each(options.files or lesson_files())
-    for error in unreadable:
+    twice = same_number(lessons)
+    for error in (*unreadable, *twice):
         print(error)
     reports: list[Report] = []
     if lessons:
@@ -79,7 +79,7 @@ def check_files(options: argparse.Namespace) -> int:
             thread.stop()
         seeds = ", ".join(str(seed) for seed in options.seeds)
         print(f"{model.name}, seeds {seeds}, {time.monotonic() - began:.0f} s")
-    return int(bool(unreadable) or any(report.problems for report in reports))
+    return int(bool(unreadable or twice) or any(report.problems for report in reports))
 
 
 def print_report(report: Report) -> None:

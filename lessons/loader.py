@@ -13,6 +13,7 @@ The text of this step.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,7 +24,8 @@ from typing import Any, NamedTuple
 import yaml
 from pydantic import ValidationError
 
-from lessons.format import Lesson, Place
+from lessons.format import Lesson
+from lessons.parts import Place
 from lessons.rules import KINDS, broken_rules
 
 FOLDER = Path(__file__).parent
@@ -91,6 +93,22 @@ class Source:
 def lesson_files(folder: Path = FOLDER) -> list[Path]:
     """The files of all lessons, in the order in which they are listed."""
     return [path for name in KINDS.values() for path in sorted((folder / name).glob("*.md"))]
+
+
+def in_order(lessons: list[Lesson]) -> list[Lesson]:
+    """Tours before labs, those with a number in its order, and the others after them."""
+    kinds = list(KINDS)
+    return sorted(lessons, key=lambda it: (kinds.index(it.kind), it.number or math.inf, it.id))
+
+
+def same_number(lessons: list[Lesson]) -> list[str]:
+    """What is to be said of lessons of one kind that have one number."""
+    found = []
+    for one, other in pairwise(in_order(lessons)):
+        if one.number is not None and (one.kind, one.number) == (other.kind, other.number):
+            which = f"{KINDS[one.kind]}/{one.id}.md and {KINDS[one.kind]}/{other.id}.md"
+            found.append(f"{which} have both the number {one.number}; change one of them")
+    return found
 
 
 def load_each(paths: list[Path]) -> tuple[list[Lesson], list[LessonError]]:

@@ -11,18 +11,17 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from engine.config import EngineConfig
-from engine.events import (
+from engine.events import PLACES, BlocksAllocated, BlocksHit
+from engine.memory_parts import ALL_WAYS, PAGED, Memory
+from engine.origins import Origins
+from engine.records import (
     CODE_OF_REASON,
     FACTS_BY_TYPE,
-    PLACES,
-    BlocksAllocated,
-    BlocksHit,
+    TYPE_OF_FACTS,
     Event,
     Patch,
     Record,
 )
-from engine.memory_parts import ALL_WAYS, PAGED, Memory
-from engine.origins import Origins
 from engine.trace import State, Trace, TraceHeader, fold
 from engine.why import Why, decisions_about
 
@@ -199,6 +198,29 @@ def null_block(moment: Moment) -> int:
     return int(found[0])
 
 
+@probe
+def ref_cnt(moment: Moment, block: int) -> int:
+    """How many requests hold a block."""
+    found = moment.state["blocks"].get(str(block))
+    if found is None:
+        raise ProbeError(f"the pool has no block {block!r:.20}")
+    return int(found["ref_cnt"])
+
+
+@probe
+def queue(moment: Moment, name: str) -> tuple[Any, ...]:
+    """What stands in a queue, from its head: requests in waiting and running, blocks in free."""
+    found = entry(moment.state["queues"], name, "queue")
+    members = moment.state["blocks" if name == "free" else "requests"]
+    return tuple(_linked(members, found.get("head")))  # type: ignore[union-attr]
+
+
+def _linked(members: State, key: Any) -> Iterator[Any]:
+    while key is not None:
+        yield key
+        key = members[str(key)].get("next")
+
+
 # -- beside the old ways -----------------------------------------------------------------------
 
 
@@ -264,6 +286,15 @@ def counter(moment: Moment, name: str) -> Value:
 
 
 @probe
+def captured_sizes(moment: Moment, mode: str) -> tuple[int, ...]:
+    """Rows of all graphs that there can be in a mode, FULL or PIECEWISE; none where it has none."""
+    keys = moment.state.get("dispatcher", {}).get("keys", {})
+    if mode not in keys:
+        raise ProbeError(f"there are no graphs of mode {mode!r}; there are {', '.join(keys)}")
+    return tuple(int(key[0]) for key in keys[mode])
+
+
+@probe
 def step(moment: Moment) -> int:
     """The step of the moment, counted from 0."""
     return moment.records[-1].step if moment.records else 0
@@ -282,6 +313,18 @@ def phase(moment: Moment) -> str:
 def count(moment: Moment, event: str, request: str = "") -> int:
     """How many events of a type have happened, of one request where it is named."""
     return sum(1 for _ in moment.events(event, request))
+
+
+@probe
+def in_step(moment: Moment, event: str, request: str = "") -> int:
+    """How many events of a type have happened in the moment's own step."""
+    return sum(each.step == step(moment) for each in moment.events(event, request))
+
+
+@probe
+def step_of(moment: Moment, event: str, request: str = "") -> int:
+    """The step of the latest event of a type, counted from 0."""
+    return moment.last(event, request).step
 
 
 @probe
@@ -308,6 +351,33 @@ def reason(moment: Moment, event: str, request: str = "") -> str:
     """The code of the reason that the latest event of a type has; empty where it has none."""
     found = moment.last(event, request).reason
     return "" if found is None else CODE_OF_REASON[type(found)]
+
+
+@probe
+def event_at(moment: Moment, seq: int) -> str:
+    """The type of the event that a record is; empty for what is no event of this log."""
+    found = record_at(moment, seq)
+    return TYPE_OF_FACTS[type(found.facts)] if isinstance(found, Event) else ""
+
+
+@probe
+def request_at(moment: Moment, seq: int) -> str:
+    """The request that a record is about; empty where it is about none."""
+    found = record_at(moment, seq)
+    return str(getattr(found.facts, "request", "")) if isinstance(found, Event) else ""
+
+
+@probe
+def step_at(moment: Moment, seq: int) -> int:
+    """The step of a record; -1 where this log has none of this number."""
+    found = record_at(moment, seq)
+    return -1 if found is None else found.step
+
+
+def record_at(moment: Moment, seq: int) -> Record | None:
+    """The record of this sequence number, where the moment has it."""
+    place = seq - moment.header.base_seq
+    return moment.records[place] if 0 <= place < len(moment.records) else None
 
 
 @probe
@@ -350,6 +420,15 @@ def phase_milliseconds(moment: Moment) -> float:
     """How long the phase of the moment took, measured, the log's own work included."""
     took = [r.duration_us for r in moment.records if isinstance(r, Patch) and r.duration_us]
     return took[-1] / 1000 if took else 0.0
+
+
+@probe
+def step_milliseconds(moment: Moment, step: int) -> float:
+    """How long the phases of a step took together, measured, the log's own work included."""
+    patches = [r for r in moment.records if isinstance(r, Patch) and r.step == step]
+    if not patches:
+        raise ProbeError(f"the log has no step {step!r:.20} up to this moment")
+    return sum(patch.duration_us or 0.0 for patch in patches) / 1000
 
 
 @probe

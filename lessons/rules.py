@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from lessons.format import Lesson, Place, expressions
+from lessons.format import Lesson, expressions
+from lessons.parts import Place
+from lessons.questions import ChangeQuestion, ChoiceQuestion
 
 KINDS = {"tour": "tours", "lab": "labs"}  # and the folder of their files
 
@@ -15,7 +17,7 @@ Broken = tuple[Place, str]  # where, and what is wrong
 def broken_rules(lesson: Lesson, path: Path) -> list[Broken]:
     """All that does not go together in a lesson."""
     found = [*_wrong_names(lesson), *_wrong_steps(lesson), *_wrong_place(path, lesson)]
-    found += _wrong_predictions(lesson)
+    found += [*_wrong_predictions(lesson), *_wrong_questions(lesson)]
     if lesson.kind == "lab":
         found += _wrong_lab(lesson)
     return found
@@ -25,12 +27,21 @@ def _wrong_names(lesson: Lesson) -> Iterator[Broken]:
     """Expressions that ask for values which there are not."""
     known = list(lesson.variant)
     for place, expression in expressions(lesson):
-        there = set(known) | ({"given"} if "questions" in place else set())
+        there = set(known) | _of_question(lesson, place)
         if place[0] == "variant":
             there = set(known[: known.index(str(place[1]))])  # those above it
         for name in sorted(expression.names - there):
             listed = ", ".join(sorted(there)) or "none"
             yield place, f"`{expression.text}`: there is no value `{name}` here; there are {listed}"
+
+
+def _of_question(lesson: Lesson, place: Place) -> set[str]:
+    """What the expressions of a question can see beside the variant."""
+    match place:
+        case ("steps", int(step), "questions", int(at), *_):
+            question = lesson.steps[step].questions[at]
+            return set(question.knobs) if isinstance(question, ChangeQuestion) else {"given"}
+    return set()
 
 
 def _wrong_steps(lesson: Lesson) -> Iterator[Broken]:
@@ -44,6 +55,8 @@ def _wrong_steps(lesson: Lesson) -> Iterator[Broken]:
         asked = [question.id for question in step.questions]
         if len(set(asked)) < len(asked):
             yield (*here, "questions"), "two questions with one id; rename one of them"
+        if step.seen is not None and (step.run is None or step.run.wait is None):
+            yield (*here, "seen"), "`seen` is said when a `wait` is over; add one to the run"
         if step.run is None:
             continue
         if number == 0:
@@ -60,20 +73,57 @@ def _wrong_place(path: Path, lesson: Lesson) -> Iterator[Broken]:
         yield ("id",), f"the id must be the file's name: {path.stem}"
 
 
+ORDER = {  # of the steps of a lab; those of one rank may stand in any order
+    "recall": 0,
+    "predict": 1,
+    "observe": 2,
+    "compare": 2,
+    "explain": 3,
+    "change": 4,
+    "fix": 5,
+}
+LEAST_KINDS = 3
+RECALLED = 2
+
+
 def _wrong_lab(lesson: Lesson) -> Iterator[Broken]:
-    """A lab predicts, compares and explains, and helps in three levels."""
-    kinds = [step.kind for step in lesson.steps if step.kind != "read"]
-    order = [kind for n, kind in enumerate(kinds) if n == 0 or kinds[n - 1] != kind]
-    if order != ["predict", "compare", "explain"]:
+    """A lab goes from predicting to mending, and helps in three levels."""
+    ranks = [ORDER[step.kind] for step in lesson.steps if step.kind in ORDER]
+    if ranks != sorted(ranks) or len(set(ranks)) < LEAST_KINDS:
         yield (
             ("steps",),
-            "a lab has steps of kind predict, compare and explain, in this order",
+            "a lab has steps of at least three of these kinds, in this order: recall, predict, "
+            "observe or compare, explain, change, fix",
         )
     for number, step in enumerate(lesson.steps):
+        if step.kind == "recall" and len(step.questions) != RECALLED:
+            yield ("steps", number), f"a step that recalls asks {RECALLED} questions"
         for at, question in enumerate(step.questions):
-            if not question.hints:
+            if not question.hints and step.kind != "recall" and not step.self_check:
                 message = f"question `{question.id}` of a lab needs hints in three levels"
                 yield ("steps", number, "questions", at), message
+
+
+def _wrong_questions(lesson: Lesson) -> Iterator[Broken]:
+    """Knobs and points that do not fit their question."""
+    for number, step in enumerate(lesson.steps):
+        for at, question in enumerate(step.questions):
+            here: Place = ("steps", number, "questions", at)
+            wrongs = question.options if isinstance(question, ChoiceQuestion) else question.wrong
+            for wrong in wrongs:
+                if wrong.points and wrong.points >= question.points:
+                    yield here, f"`{question.id}`: a wrong answer gets less than its points"
+            if not isinstance(question, ChangeQuestion):
+                continue
+            if step.kind == "predict":
+                yield here, f"`{question.id}` runs the engine: it cannot be a prediction"
+            for name in question.knobs.keys() & lesson.variant.keys():
+                yield here, f"knob `{name}` is a value of the variant as well; rename one of them"
+            examples = [question.answer, *(wrong.knobs for wrong in question.wrong)]
+            for name in dict.fromkeys(key for each in examples for key in each):
+                if name not in question.knobs:
+                    listed = ", ".join(question.knobs)
+                    yield here, f"there is no knob `{name}`; there are {listed}"
 
 
 def _wrong_predictions(lesson: Lesson) -> Iterator[Broken]:

@@ -10,11 +10,12 @@ from typing import Any
 
 from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig, SamplingParams
-from engine.events import TYPE_OF_FACTS, Event, Patch, Record
 from engine.input_processor import TOKENIZING, Submission
+from engine.records import TYPE_OF_FACTS, Event, Patch, Record
 from lessons.expressions import Expression, Scope
-from lessons.format import RequestSpec, Run, Until
+from lessons.faults import FAULTS
 from lessons.probes import Moment
+from lessons.runs import RequestSpec, Run, Until
 
 MAX_PHASES = 10_000
 
@@ -28,13 +29,33 @@ def perform(llm: AsyncLLM, run: Run, scope: Scope, after: int) -> Moment:
 
     Raises ConfigError, RequestRefusedError or EngineError of the engine, and StageError.
     """
+    begun = begin(llm, run, scope)
+    until = run.until or run.wait
+    return reach(llm, until, scope, -1 if run.reset else after) if until else begun
+
+
+def reach(llm: AsyncLLM, until: Until, scope: Scope, after: int) -> Moment:
+    """Run the engine to where the moment is in the log; raises StageError, EngineError."""
+    return Moment.of(llm.trace, _reach(llm, until, scope, after))
+
+
+def begin(llm: AsyncLLM, run: Run, scope: Scope) -> Moment:
+    """Do all of it but run to where it stops; raises what `perform` raises."""
     if run.reset:
         llm.reset(config_of(run, scope))
-        after = -1
+    if run.fault is not None:
+        put_in = FAULTS[run.fault].put_into
+        llm.thread.call(lambda: put_in(llm.core))
     if run.send:
         llm.submit_many([_submission(llm, spec, scope) for spec in run.send])
-    seq = llm.trace.next_seq - 1 if run.until is None else _reach(llm, run.until, scope, after)
-    return Moment.of(llm.trace, seq)
+    return Moment.of(llm.trace, llm.trace.next_seq - 1)
+
+
+def reached(llm: AsyncLLM, until: Until, scope: Scope, after: int) -> Moment | None:
+    """The moment, where the log has it behind record `after` by now."""
+    step = None if until.step is None else until.step.whole(scope)
+    found = _first(llm.trace.after(after)[1], until, step)
+    return None if found is None else Moment.of(llm.trace, found)
 
 
 def config_of(run: Run, scope: Scope) -> EngineConfig:
@@ -43,10 +64,13 @@ def config_of(run: Run, scope: Scope) -> EngineConfig:
 
 
 def _values(settings: dict[str, Any], scope: Scope) -> dict[str, Any]:
-    return {
-        name: value.value(scope) if isinstance(value, Expression) else value
-        for name, value in settings.items()
-    }
+    return {name: _value(setting, scope) for name, setting in settings.items()}
+
+
+def _value(setting: Any, scope: Scope) -> Any:
+    if isinstance(setting, dict):
+        return _values(setting, scope)
+    return setting.value(scope) if isinstance(setting, Expression) else setting
 
 
 def _submission(llm: AsyncLLM, spec: RequestSpec, scope: Scope) -> Submission:

@@ -7,7 +7,10 @@ bar gives other words: `[[scheduler|it]]`. Each becomes a link to `#gb-...`, whi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
 
 from lessons.expressions import Scope, Template
 from lessons.probes import Value
@@ -57,6 +60,19 @@ def boxes(template: Template) -> list[str]:
     return [
         found[1].strip() for found in LINK.finditer(template.text) if " " not in found[1].strip()
     ]
+
+
+def texts(part: Any) -> Iterator[Template]:
+    """All texts of a part of a lesson."""
+    match part:
+        case Template():
+            yield part
+        case BaseModel():
+            for name in type(part).model_fields:
+                yield from texts(getattr(part, name))
+        case list():
+            for item in part:
+                yield from texts(item)
 
 
 def words(value: Value) -> str:

@@ -1,0 +1,138 @@
+"""The server's register, where it keeps one: only with a teacher's secret is there a class.
+
+GLASSBOX_TEACHER_SECRET has it, or the file that GLASSBOX_TEACHER_SECRET_FILE names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import os
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from lessons.classroom.attempts import Attempts
+from lessons.classroom.database import Database, DatabaseError, database_url
+from lessons.classroom.register import Joined, Register, RegisterError
+from lessons.classroom.throttle import Throttle
+
+SECRET_SETTING = "GLASSBOX_TEACHER_SECRET"
+FILE_SETTING = "GLASSBOX_TEACHER_SECRET_FILE"
+SHORTEST = 12  # characters of a secret
+RETRY_SECONDS = 10.0
+
+log = logging.getLogger("glassbox")
+
+
+class SchoolError(RuntimeError):
+    """The server keeps no register though it should; the message says why and what helps."""
+
+
+class School:
+    """A register with its answers, and who may see them."""
+
+    def __init__(self, secret: str, database: Database):
+        self.register = Register(database)
+        self.attempts = Attempts(database, self.register.clock)
+        self.seal_key = hmac.digest(secret.encode(), b"glassbox: a learner's work", "sha256")
+        self._secret = hashlib.sha256(secret.encode()).digest()
+        # Wrong secrets a minute. Behind a proxy all come from one address.
+        self._teachers = Throttle(each=5, together=20)
+        self._joins = Throttle(each=20, together=200)
+
+    def is_teacher(self, secret: str, who: str) -> bool:
+        """Whether somebody who comes from `who` knows the secret.
+
+        Raises RegisterError after too many wrong ones, whatever is right then.
+        """
+        wait = self._teachers.take(who)
+        if wait:
+            raise RegisterError(f"Too many wrong secrets; try again in {wait} seconds")
+        # Digests have one length, and comparing them takes one time.
+        given = hashlib.sha256(secret.encode("utf-8", "replace")).digest()
+        right = hmac.compare_digest(given, self._secret)
+        if right:
+            self._teachers.forgive(who)
+        return right
+
+    def join(self, code: str, name: str, identity: str | None, who: str) -> Joined:
+        """`Register.join`, with so many wrong codes a minute."""
+        wait = self._joins.take(who)
+        if wait:
+            raise RegisterError(f"Too many wrong codes; try again in {wait} seconds")
+        joined = self.register.join(code, name, identity)
+        self._joins.forgive(who)
+        return joined
+
+
+def teacher_secret(environ: Mapping[str, str] = os.environ) -> str:
+    """The teacher's secret; "" where there is none. Raises SchoolError."""
+    secret = environ.get(SECRET_SETTING, "").strip()
+    file = environ.get(FILE_SETTING, "").strip()
+    if file and not secret:
+        try:
+            secret = Path(file).expanduser().read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SchoolError(f"{FILE_SETTING}: {file} cannot be read ({error})") from None
+        if not secret:
+            raise SchoolError(f"{FILE_SETTING}: {file} is empty; write the teacher's secret to it")
+    if secret and len(secret) < SHORTEST:
+        raise SchoolError(
+            f"{SECRET_SETTING} has {len(secret)} characters; one that nobody guesses has "
+            f"{SHORTEST} at least"
+        )
+    return secret
+
+
+def open_school(environ: Mapping[str, str] = os.environ) -> School | None:
+    """The register that the settings name, up to date; None where they name none.
+
+    Raises SchoolError.
+    """
+    secret = teacher_secret(environ)
+    if not secret:
+        return None
+    try:
+        return School(secret, Database(database_url(environ)))
+    except DatabaseError as error:
+        raise SchoolError(str(error)) from None
+
+
+class _Opened:
+    """The process's school, opened once; one that could not be is tried again later."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.done = False
+        self.school: School | None = None
+        self.trouble = ""
+        self.tried_at = 0.0
+
+    def get(self) -> School | None:
+        with self.lock:
+            waits = self.trouble and time.monotonic() - self.tried_at < RETRY_SECONDS
+            if self.done or waits:
+                return self.school
+            self.tried_at = time.monotonic()
+            try:
+                self.school, self.trouble, self.done = open_school(), "", True
+            except SchoolError as error:
+                self.trouble = str(error)
+                log.warning("there is no class on this server: %s", error)
+            return self.school
+
+
+_opened = _Opened()
+
+
+def school() -> School | None:
+    """The process's register; None where it keeps none, or cannot (`trouble`)."""
+    return _opened.get()
+
+
+def trouble() -> str:
+    """Why there is no register though the settings ask for one, or ""."""
+    return _opened.trouble

@@ -1,0 +1,86 @@
+"""What a step does with the engine, and where it stops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, field_validator, model_validator
+
+from engine.config import EngineConfig, SamplingParams
+from engine.records import FACTS_BY_TYPE, STEP_PHASES
+from lessons.faults import FAULTS
+from lessons.parts import Expr, Part, Settings, unknown
+
+
+class Until(Part):
+    """Where the engine stops: at the end of a phase, or of the phase with an event in it."""
+
+    phase: str | None = None
+    event: str | None = None
+    request: str | None = None
+    step: Expr | None = None
+
+    @model_validator(mode="after")
+    def _names_something(self) -> Until:
+        phases = [str(phase) for phase in STEP_PHASES]
+        if (self.phase is None) == (self.event is None):
+            raise ValueError("name one thing to run to: a phase or an event")
+        if self.phase is not None and self.phase not in phases:
+            raise ValueError(f"there is no phase `{self.phase}`; there are {', '.join(phases)}")
+        if self.event is not None and self.event not in FACTS_BY_TYPE:
+            raise unknown(self.event, list(FACTS_BY_TYPE), "event")
+        return self
+
+
+class RequestSpec(Part):
+    """A request to send: a text, cut or repeated to so many tokens where `tokens` says so."""
+
+    prompt: str = Field(min_length=1)
+    tokens: Expr | None = None
+    sampling: Settings = Field(default_factory=dict)
+    priority: int = 0
+
+    @field_validator("sampling")
+    @classmethod
+    def _known_sampling(cls, values: dict[str, Any]) -> dict[str, Any]:
+        return _only(values, list(SamplingParams.model_fields), "sampling parameter")
+
+
+class Run(Part):
+    """What a step does with the engine: begin anew, send, run to a place; in this order."""
+
+    reset: bool = False
+    config: Settings = Field(default_factory=dict)
+    send: list[RequestSpec] = Field(default_factory=list)
+    until: Until | None = None
+    wait: Until | None = None  # the learner brings the engine there, in any way
+    fault: str | None = None  # the engine is broken on purpose: a name of `lessons/faults.py`
+
+    @field_validator("fault")
+    @classmethod
+    def _known_fault(cls, name: str | None) -> str | None:
+        if name is not None and name not in FAULTS:
+            raise unknown(name, list(FAULTS), "fault")
+        return name
+
+    @field_validator("config")
+    @classmethod
+    def _known_config(cls, values: dict[str, Any]) -> dict[str, Any]:
+        return _only(values, list(EngineConfig.model_fields), "engine setting")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Run:
+        if self.config and not self.reset:
+            raise ValueError("settings need an engine that begins anew; add reset: true")
+        if self.fault is not None and not self.reset:
+            raise ValueError("a fault needs an engine that begins anew; add reset: true")
+        if self.until is not None and self.wait is not None:
+            raise ValueError("the learner brings the engine there, or the step: take one away")
+        return self
+
+
+def _only(values: dict[str, Any], known: list[str], what: str) -> dict[str, Any]:
+    for key in values:
+        if key not in known:
+            raise unknown(key, known, what)
+    return values
