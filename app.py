@@ -15,7 +15,9 @@ from engine.api.guard import guards
 from engine.api.serve import lifespan_of, serve
 from engine.api.server import routes
 from engine.sessions import registry
+from lessons.classroom.school import school
 from views.architecture import load_document, start_document
+from views.page import document_watch
 from views.page.server_config import content_security_policy, use_project_settings, warn_only
 
 ROOT = Path(__file__).resolve().parent
@@ -25,12 +27,14 @@ if __name__ == "__main__":
     warn_only()
 
 sessions = registry()
+school()  # bring its database up to date before anybody comes
 sessions.document = load_document(start_document()).title  # for the headers of all logs
 
 app = st.App(
     ROOT / "views" / "page" / "script.py",
     lifespan=lifespan_of(sessions),
     routes=[
+        document_watch.route,  # before all else under /api
         *routes(sessions),
         Mount("/assets", StaticFiles(directory=ROOT / "views" / "assets")),
     ],

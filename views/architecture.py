@@ -15,6 +15,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from engine.terminal import LAYOUT, escaped
 from views.document import checks
 from views.document.bindings import Bindings, bind
 from views.document.diagnostics import CODES, Diagnostic, has_errors
@@ -26,6 +27,7 @@ from views.document.sources import VerifiedSources, load_sources, sources_path
 __all__ = [
     "CODES",
     "DEFAULT_DOCUMENT",
+    "SHIPPED",
     "Bindings",
     "Diagnostic",
     "Document",
@@ -41,6 +43,8 @@ __all__ = [
 ]
 
 DEFAULT_DOCUMENT = Path(__file__).resolve().parent.parent / "architecture.json"
+# What comes with the project: the engine's own map first.
+SHIPPED = (DEFAULT_DOCUMENT, DEFAULT_DOCUMENT.parent / "docs/process-topology.architecture.json")
 START_VARIABLE = "DOCUMENT"  # names the document that every visitor sees first
 UNREADABLE = ("file/unreadable", "file/not-utf8")
 
@@ -138,7 +142,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _print(diagnostics: list[Diagnostic]) -> None:
     count = sum(1 for item in diagnostics if item.severity == "error")
-    lines = [str(item) for item in diagnostics]
+    lines = [escaped(str(item), LAYOUT) for item in diagnostics]
     lines.append(f"{count} errors, {len(diagnostics) - count} warnings")
     # A terminal that is not UTF-8 gets escapes, and a reader that has left (`| head`) is no fault.
     encoding = sys.stdout.encoding or "utf-8"

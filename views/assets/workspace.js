@@ -5,35 +5,59 @@
  */
 import { Store } from "./core/store.js";
 import { EngineLink } from "./core/stream.js";
+import { PHONE } from "./map/foot.js";
 import { ArchitectureMap } from "./map/map.js";
-import { el, reconcile, setAttribute, setText } from "./page/dom.js";
+import { DocumentWatch } from "./page/document_watch.js";
+import { el, setAttribute } from "./page/dom.js";
+import { Address } from "./page/address.js";
+import { Announcer } from "./page/announcer.js";
+import { Banners } from "./page/banners.js";
 import { Head } from "./page/head.js";
 import { LessonGuide } from "./page/lesson.js";
+import { followMember } from "./page/member.js";
 import { Side } from "./page/side.js";
 import { Theme } from "./page/theme.js";
 import { Transport } from "./page/transport.js";
 import { panelOf, staticNotice } from "./page/view_panel.js";
-import { messageOf, shortened } from "./words/format.js";
+import { Wishes } from "./page/wishes.js";
+import { messageOf } from "./words/format.js";
 
-const SHEETS = ["./style.css", "./panels.css"];
+const SHEETS = [
+  "./base.css",
+  "./head.css",
+  "./map.css",
+  "./inspector.css",
+  "./transport.css",
+  "./panels.css",
+  "./lifecycle.css",
+  "./blocks.css",
+  "./kernels.css",
+  "./rooms.css",
+  "./side.css",
+];
 
 /** @import { PageDocument } from "./core/document.js" */
 
 /** How long a workspace that left the page may take to come back. */
-const PHONE = 760; // pixels; a map that is wider has the inspector near
 const GONE_MS = 250;
+/** Within this a second tap belongs to the first. */
+const SECOND_TAP_MS = 350;
 
 /** One store, one stream and one clock for the page, however often the component is mounted. */
 let shared = /** @type {Store|null} */ (null);
 let lessons = /** @type {LessonGuide|null} */ (null);
+let theAddress = /** @type {Address|null} */ (null);
 /** How much the composer had sent when it was heard of last; null: nothing was heard yet. */
 let sent = /** @type {number|null} */ (null);
 /** @type {WeakMap<object, Workspace>} */
 const mounted = new WeakMap();
 
 /**
- * @param {{data: {document: any, version?: any, sent?: number, lesson?: any}, key?: string,
- *   parentElement: HTMLElement|ShadowRoot, setStateValue: (name: string, value: any) => void,
+ * @param {{data: {document: any, file?: string|null, written?: string, version?: any,
+ *   sent?: number, lesson?: any, named?: any, refused?: any, session?: string|null,
+ *   heard?: number, member?: import("./page/member.js").Member|null}, key?: string,
+ *   parentElement: HTMLElement|ShadowRoot,
+ *   setStateValue: (name: string, value: any) => void,
  *   setTriggerValue?: (name: string, value: any) => void}} component
  * @returns {() => void}
  */
@@ -46,13 +70,26 @@ export function mount(component) {
     mounted.set(parent, workspace);
   }
   const trigger = component.setTriggerValue;
-  workspace.goHome = trigger && (() => trigger("home", true));
-  guide().tellPicked = trigger && ((box) => trigger("picked", box));
+  wishes.tell = (open) => component.setStateValue("wishes", open);
+  wishes.heard(component.data?.heard ?? 0);
+  workspace.head.openDocument = (name, text) => wishes.ask("given", { name, text });
+  workspace.goHome = () => wishes.ask("home");
+  workspace.tellAgain(component.data?.session ?? null, component.setStateValue);
+  followMember(component.data?.member ?? null, component.setStateValue);
+  guide().tellPicked = (box) => wishes.ask("picked", box);
+  guide().tellMarked = (moment) => wishes.ask("marked", moment);
   workspace.setDocument(component.data?.document);
+  const { file = null, written = "", refused = null } = component.data ?? {};
+  store().refused = refused;
+  store().changed();
+  watch.follow(file, written, trigger && (() => trigger("changed", true)));
   showWhatWasSent(component.data?.sent ?? 0);
+  address().tell = (place) => component.setStateValue("arrived", place);
+  address().heard(component.data?.named ?? null);
   const lesson = component.data?.lesson ?? null;
   workspace.root.toggleAttribute("data-lesson", lesson !== null);
   guide().apply(lesson);
+  address().update();
   const current = workspace;
   return () => {
     // Streamlit may call again at once with new data: only what stays away is taken down.
@@ -78,10 +115,22 @@ export function store() {
   return shared;
 }
 
+/** One for the page, too: it asks about one file at a time. */
+const watch = new DocumentWatch();
+
+/** What the server has to do, in the order in which it was wished for. */
+const wishes = new Wishes();
+
 /** What lessons have the page show: one for the page, as the store is. */
 function guide() {
   lessons ??= new LessonGuide(store());
   return lessons;
+}
+
+/** What its address has the page show: one for the page. */
+function address() {
+  theAddress ??= new Address(store());
+  return theAddress;
 }
 
 class Workspace {
@@ -95,7 +144,7 @@ class Workspace {
     this.root.style.visibility = "hidden";
     parent.append(...sheets(() => (this.root.style.visibility = "")), this.root);
     const head = el("div", { class: "gb-head" });
-    this.banners = el("div", { class: "gb-banners", "aria-live": "polite" });
+    const banners = el("div", { class: "gb-banners", "aria-live": "polite" });
     const map = el("section", { class: "gb-map", "aria-label": "Map" });
     const inspector = el("aside", { class: "gb-inspector", "aria-label": "Inspector" });
     const transport = el("section", { class: "gb-transport", "aria-label": "Transport" });
@@ -104,25 +153,37 @@ class Workspace {
       el(
         "div",
         { class: "gb-grid" },
-        el("div", { class: "gb-top" }, head, this.banners),
+        el("div", { class: "gb-top" }, banners, head),
         map,
         inspector,
         transport,
         this.panelArea,
       ),
     );
-    this.head = new Head(head, this.store);
+    this.head = new Head(head, this.store, address());
     this.root.addEventListener("pointerdown", (event) => {
       if (!event.composedPath().includes(this.head.corner)) this.head.toggleHelp(false);
     });
     this.map = new ArchitectureMap(map, this.store);
     this.side = new Side(inspector, this.store);
+    this.side.answerMarks(this.root);
+    address().side = this.side;
+    guide().showClaim = (claim) => this.side.showLinked("claims", [claim]);
+    this.tap = 0;
+    // On a phone what the box says stands far below the map; a second tap opens the box instead.
+    const show = () => {
+      const { opened, selection } = this.store;
+      if (opened === null && selection.component) inspector.scrollIntoView({ block: "start" });
+    };
     this.map.onChosen = () => {
       guide().picked();
-      // On a phone what the box says stands far below the map.
-      if (this.root.clientWidth <= PHONE) inspector.scrollIntoView({ block: "start" });
+      clearTimeout(this.tap);
+      if (this.root.clientWidth <= PHONE) this.tap = setTimeout(show, SECOND_TAP_MS);
     };
     this.transport = new Transport(transport, this.store);
+    const sentence = () => this.panelArea.querySelector(".gbp-sentence")?.textContent ?? "";
+    this.announcer = new Announcer(this.store, sentence);
+    this.root.append(this.announcer.element);
     /** @type {any} */
     this.panel = null;
     /** @type {Map<string, string>} by part, what it could not draw */
@@ -135,12 +196,16 @@ class Workspace {
     this.theme = new Theme(this.root, () => this.store.changed());
     this.turn = 0;
     this.panelIsNext = false;
+    this.banners = new Banners(banners, this.store, address(), this.head, this.faults);
     this.unsubscribe = this.store.subscribe(() => this.update());
     this.stopLessons = guide().listen();
+    this.stopAddress = address().listen();
     this.onKey = (/** @type {KeyboardEvent} */ event) => this.pressed(event);
     document.addEventListener("keydown", this.onKey);
     this.onHide = () => this.store.remember();
     addEventListener("pagehide", this.onHide);
+    this.setStateValue = setStateValue;
+    this.log = ""; // that was heard of last
     this.link(setStateValue);
   }
 
@@ -160,6 +225,25 @@ class Workspace {
     if (this.store.live) this.store.link.open();
   }
 
+  /**
+   * Streamlit may forget what it was told while it draws the page anew: without the key there is
+   * no engine to send to. So it says which key it knows.
+   * @param {string|null} known @param {(name: string, value: any) => void} setStateValue
+   */
+  tellAgain(known, setStateValue) {
+    const key = this.store.link?.key;
+    if (key && known !== key) setStateValue("session", key);
+  }
+
+  /** Another log of the tab's own engine: what the page says of the last one is out of date. */
+  tellLog() {
+    const { live, engine, header } = this.store;
+    if (!live || engine !== "own" || !header) return;
+    const before = this.log;
+    this.log = header.trace_id;
+    if (before && before !== this.log) this.setStateValue("trace", this.log);
+  }
+
   /** @param {any} page */
   setDocument(page) {
     // New data of another kind brings the same document in another object.
@@ -170,13 +254,17 @@ class Workspace {
   destroy() {
     this.unsubscribe();
     cancelAnimationFrame(this.turn);
+    clearTimeout(this.tap);
     this.stopLessons();
+    this.stopAddress();
     document.removeEventListener("keydown", this.onKey);
     removeEventListener("pagehide", this.onHide);
     this.theme.destroy();
     this.panel?.destroy?.();
+    this.head.destroy();
     this.map.destroy();
     this.transport.destroy();
+    this.announcer.destroy();
     this.root.remove();
   }
 
@@ -187,6 +275,7 @@ class Workspace {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     const target = event.composedPath()[0];
     if (target instanceof Element && takesKeys(target, event.key)) return;
+    if (event.key.length === 1 && !this.head.takesLetters) return;
     if (!this.ownKey(event.key, event.shiftKey)) return;
     event.preventDefault();
   }
@@ -196,7 +285,12 @@ class Workspace {
     const { store } = this;
     if (key === "Escape") {
       if (!this.head.help.hidden) this.head.toggleHelp(false);
+      else if (store.opened !== null) store.openBox(null);
       else store.select({ component: null, request: null, block: null });
+      return true;
+    }
+    if (key === "?") {
+      this.head.toggleHelp();
       return true;
     }
     if (/^[1-9]$/.test(key)) {
@@ -205,7 +299,7 @@ class Workspace {
       this.head.tabsFollow();
       return Boolean(view);
     }
-    return this.transport.key(key, shift);
+    return this.head.moment.key(key) || this.transport.key(key, shift);
   }
 
   // -- updating ----------------------------------------------------------------------------------
@@ -238,7 +332,9 @@ class Workspace {
     this.guarded("map", () => this.map.update());
     this.guarded("inspector", () => this.side.update());
     this.guarded("transport", () => this.transport.update());
-    this.updateBanners();
+    this.guarded("announcer", () => this.announcer.update());
+    this.banners.update();
+    this.tellLog();
   }
 
   /**
@@ -253,58 +349,6 @@ class Workspace {
       this.faults.set(name, messageOf(error));
       console.error(`glassbox: ${name}`, error);
     }
-  }
-
-  updateBanners() {
-    const { store } = this;
-    /** @type {{key: string, kind: string, text: string, act?: [string, () => void]}[]} */
-    const banners = [];
-    if (this.head.problem)
-      banners.push({
-        key: "problem",
-        kind: "bad",
-        text: this.head.problem,
-        act: ["Close", () => this.closeProblem()],
-      });
-    if (!store.live) {
-      banners.push({
-        key: "saved",
-        kind: "warn",
-        text: `Saved trace ${store.traceName}: no engine stands behind it.${otherMap(store)}`,
-        act: ["Back to live", () => store.backToLive()],
-      });
-    }
-    if (store.failure && store.cursor >= store.failure.index) {
-      const act = /** @type {[string, () => void]} */ ([
-        "Reset the engine",
-        () => void store.command("reset", { config: null }),
-      ]);
-      banners.push({
-        key: "failed",
-        kind: "bad",
-        text: `${failureText(store.failure.message)} Its log is kept; a reset begins a new one.`,
-        act: store.canCommand ? act : undefined,
-      });
-    }
-    for (const [name, message] of this.faults) {
-      banners.push({
-        key: `fault ${name}`,
-        kind: "bad",
-        text: `The ${name} could not draw a part of this log (${message}).`,
-      });
-    }
-    reconcile(
-      this.banners,
-      banners,
-      (banner) => `${banner.key} ${banner.act?.[0] ?? ""}`,
-      makeBanner,
-      (node, banner) => setText(node.firstElementChild, banner.text),
-    );
-  }
-
-  closeProblem() {
-    this.head.problem = "";
-    this.store.changed();
   }
 
   // -- the panel ---------------------------------------------------------------------------------
@@ -356,7 +400,9 @@ class Workspace {
       return;
     }
     const root = el("div", { class: "gb-panel" });
-    this.panelArea.append(root);
+    // The panel's own titles are below this one; who sees it has the view's tab instead.
+    const title = el("h2", { class: "gb-sr", text: this.store.currentView?.label ?? "" });
+    this.panelArea.append(title, root);
     this.guarded("panel", () => {
       this.panel = module.mount(root, this.store);
       this.panel.update();
@@ -364,31 +410,18 @@ class Workspace {
   }
 }
 
-/** What is to be said where a trace was recorded beside another map. @param {Store} store */
-function otherMap(store) {
-  const recorded = store.header?.document;
-  if (!recorded || recorded === store.document.meta?.title) return "";
-  return (
-    ` It was recorded under another document, “${shortened(recorded, 80)}”: what happened at ` +
-    "boxes that this map has not is in the panels alone."
-  );
-}
-
-/** @param {string} message of the engine, which may or may not be a sentence already */
-function failureText(message) {
-  const stopped = message.startsWith("the engine stopped");
-  const text = stopped ? `T${message.slice(1)}` : `The engine failed: ${message}`;
-  return text.endsWith(".") ? text : `${text}.`;
-}
-
-/** @param {() => void} onReady @returns {HTMLLinkElement[]} */
-function sheets(onReady) {
-  let open = SHEETS.length;
+/**
+ * @param {() => void} onReady @param {string[]} [more] that only the asker has
+ * @returns {HTMLLinkElement[]}
+ */
+export function sheets(onReady, more = []) {
+  const files = [...SHEETS, ...more];
+  let open = files.length;
   const done = () => {
     open -= 1;
     if (!open) onReady();
   };
-  return SHEETS.map(
+  return files.map(
     (file) =>
       /** @type {HTMLLinkElement} */ (
         el("link", {
@@ -398,24 +431,6 @@ function sheets(onReady) {
           onerror: done,
         })
       ),
-  );
-}
-
-/** @param {any} banner */
-function makeBanner(banner) {
-  const button =
-    banner.act &&
-    el("button", {
-      class: "gb-button",
-      type: "button",
-      text: banner.act[0],
-      onclick: banner.act[1],
-    });
-  return el(
-    "div",
-    { class: "gb-banner", "data-kind": banner.kind, role: "status" },
-    el("p"),
-    button,
   );
 }
 
@@ -433,7 +448,8 @@ function takesKeys(target, key) {
   if (key === " " || key === "Enter")
     return Boolean(
       target.closest(
-        "button, a, summary, [role=button], [role=radio], [role=tab], [role=checkbox]",
+        "button, a, summary, input[type=checkbox], [role=button], [role=radio], [role=tab], " +
+          "[role=checkbox], [role=switch], [role=option], [role=menuitem]",
       ),
     );
   if (key.startsWith("Arrow") || key === "Home" || key === "End") {

@@ -25,7 +25,9 @@ COMPONENT_CODE: dict[str, tuple[Code, ...]] = {
     "client-req": (Code("engine/api/server.py", "create_openai_api"),),
     "async-engine": (
         Code("engine/async_llm.py", "AsyncLLM"),
+        Code("engine/engine_loop.py", "EngineLoop"),
         Code("engine/input_processor.py", "InputProcessor"),
+        Code("engine/admission.py", "Admission"),
     ),
     "scheduler": (
         Code("engine/scheduler.py", "Scheduler"),
@@ -43,7 +45,12 @@ COMPONENT_CODE: dict[str, tuple[Code, ...]] = {
         Code("engine/rejection_sampler.py", "verify"),
         Code("engine/spec_decode/ngram_proposer.py", "NgramProposer"),
     ),
-    "cuda-graph": (Code("engine/cuda_graph/dispatcher.py", "CudagraphDispatcher"),),
+    "cuda-graph": (
+        Code("engine/cuda_graph/dispatcher.py", "CudagraphDispatcher"),
+        Code("engine/cuda_graph/captured.py", "CapturedGraphs"),
+        Code("engine/cuda_graph/recorded_graph.py", "RecordedGraph"),
+        Code("engine/cuda_graph/device_graph.py", "DeviceGraph"),
+    ),
     "paged-attn": (
         Code("engine/paged_attention/choice.py", "choose_backend"),
         Code("engine/paged_attention/torch_backend.py", "TorchPagedAttention"),
@@ -93,15 +100,33 @@ class Bindings:
         return bool(self.components)
 
 
-# Title of a document -> the ids that are called otherwise there than in the engine.
-BINDINGS: dict[str, Bindings] = {}
+# Title of a document -> the ids that are called otherwise there than in the engine. What one
+# connection of the engine's hands over may pass several boxes of a document on its way.
+BINDINGS: dict[str, Bindings] = {
+    "vLLM V1 Process Topology": Bindings(
+        connections={
+            "requests-to-core": "engine-to-sched",
+            "requests-to-sched": "engine-to-sched",
+            "decision-to-core": "sched-to-runner",
+            "step-to-executor": "sched-to-runner",
+            "step-to-worker": "sched-to-runner",
+            "step-to-runner": "sched-to-runner",
+            "tokens-to-worker": "runner-to-sched",
+            "tokens-to-executor": "runner-to-sched",
+            "tokens-to-core": "runner-to-sched",
+            "tokens-to-sched": "runner-to-sched",
+            "outputs-to-core": "sched-to-engine",
+            "outputs-to-front": "sched-to-engine",
+        },
+    ),
+}
 
 
 def bind(document: Document) -> Bindings:
     """Return what the engine calls the components and connections of a document.
 
-    A connection is live only between the boxes that the engine's connection joins; the same word
-    on another arrow means something else.
+    A connection that the table does not name is live only between the boxes that the engine's
+    connection joins; the same word on another arrow means something else.
     """
     table = BINDINGS.get(document.meta.title, Bindings())
     components: dict[str, str] = {}
@@ -111,10 +136,11 @@ def bind(document: Document) -> Bindings:
             components[component.id] = name
     connections: dict[str, str] = {}
     for own, edge in zip(document.connection_ids(), document.connections, strict=True):
-        name = table.connections.get(own, own)
         ends = components.get(edge.source), components.get(edge.target)
-        if CONNECTION_ENDS.get(name) == ends:
-            connections[own] = name
+        if own in table.connections:
+            connections[own] = table.connections[own]
+        elif CONNECTION_ENDS.get(own) == ends:
+            connections[own] = own
     return Bindings(components, connections)
 
 

@@ -13,6 +13,7 @@ from typing import TypedDict
 from views.document import graph as graphs
 from views.document import labels, layout, routing
 from views.document.bindings import Bindings, code_of
+from views.document.claims import Marks, PageMark, marks_of
 from views.document.diagnostics import Diagnostic, Location, json_path
 from views.document.geometry import Box, Point, around, centred
 from views.document.model import Component, Document
@@ -79,6 +80,8 @@ class PageComponent(TypedDict):
     upstream: list[str]
     downstream: list[str]
     notes: list[PageNote]
+    claims: list[PageMark]
+    source_claims: list[PageMark]
 
 
 class PageBoundary(TypedDict):
@@ -86,6 +89,7 @@ class PageBoundary(TypedDict):
 
     kind: str
     label: str
+    wraps: list[str]
     x: float
     y: float
     w: float
@@ -118,21 +122,24 @@ class PageView(TypedDict):
     focus: list[str]
     note: str
     notes: list[PageNote]
+    claims: list[PageMark]
 
 
 class PageCard(TypedDict):
-    """A note beside the map."""
+    """A note beside the map; `claims` are its title's, then those of each item."""
 
     dot: str
     title: str
     items: list[str]
+    claims: list[list[PageMark]]
 
 
 class PageMeta(TypedDict):
-    """What the map is called."""
+    """What the map is called; `claims` are also those of its arrows and frames."""
 
     title: str
     subtitle: str
+    claims: list[PageMark]
 
 
 class PageDocument(TypedDict):
@@ -166,16 +173,24 @@ def page_document(
     frames = layout.frames(document, boxes)
     graph = graphs.build(document)
     connections = _connections(document, bindings, boxes, frames)
+    marks = marks_of(document, bindings)
     return PageDocument(
-        meta=PageMeta(title=document.meta.title, subtitle=document.meta.subtitle or ""),
+        meta=PageMeta(
+            title=document.meta.title,
+            subtitle=document.meta.subtitle or "",
+            claims=marks.meta,
+        ),
         live=bindings.live,
         release=sources.release,
         view_box=_view_box(document, [*boxes.values(), *frames], connections),
-        components=_components(document, bindings, sources, boxes, graph, notes),
+        components=_components(document, bindings, sources, boxes, graph, notes, marks),
         boundaries=_boundaries(document, frames),
         connections=connections,
-        views=_views(document, notes),
-        cards=[PageCard(dot=c.dot, title=c.title, items=list(c.items)) for c in document.cards],
+        views=_views(document, notes, marks),
+        cards=[
+            PageCard(dot=c.dot, title=c.title, items=list(c.items), claims=marks.cards[i])
+            for i, c in enumerate(document.cards)
+        ],
         request_path=graphs.request_path(graph),
     )
 
@@ -196,11 +211,11 @@ class _Notes:
         ]
 
 
-def _views(document: Document, notes: _Notes) -> list[PageView]:
+def _views(document: Document, notes: _Notes, marks: Marks) -> list[PageView]:
     """Return the document's views; one that shows everything where it has none."""
     if not document.meta.views:
         everything = [c.id for c in document.components]
-        return [PageView(id=WHOLE, label="All", focus=everything, note="", notes=[])]
+        return [PageView(id=WHOLE, label="All", focus=everything, note="", notes=[], claims=[])]
     return [
         PageView(
             id=v.id,
@@ -208,6 +223,7 @@ def _views(document: Document, notes: _Notes) -> list[PageView]:
             focus=list(v.focus),
             note=v.note or "",
             notes=notes.at(("meta", "views", i)),
+            claims=marks.views[i],
         )
         for i, v in enumerate(document.meta.views)
     ]
@@ -220,6 +236,7 @@ def _components(
     boxes: dict[str, Box],
     graph: graphs.Graph,
     notes: _Notes,
+    marks: Marks,
 ) -> list[PageComponent]:
     onward = graphs.forward(graph)
     return [
@@ -238,17 +255,19 @@ def _components(
                 PageCode(path=code.path, symbol=code.symbol)
                 for code in code_of(bindings.components.get(c.id))
             ],
-            verified_sources=_verified(bindings.components.get(c.id), sources),
+            verified_sources=_verified(c.id, sources),
             pinned_sources=_pinned(document, c),
             upstream=graphs.upstream(onward, c.id),
             downstream=graphs.downstream(onward, c.id),
             notes=notes.at(("components", i)),
+            claims=marks.components[i],
+            source_claims=marks.sources[i],
         )
         for i, c in enumerate(document.components)
     ]
 
 
-def _verified(live: str | None, sources: VerifiedSources) -> list[PageVerifiedSource]:
+def _verified(component: str, sources: VerifiedSources) -> list[PageVerifiedSource]:
     return [
         PageVerifiedSource(
             path=source.path,
@@ -257,7 +276,7 @@ def _verified(live: str | None, sources: VerifiedSources) -> list[PageVerifiedSo
             last=source.last,
             url=sources.url(source),
         )
-        for source in (sources.of(live) if live else [])
+        for source in sources.of(component)
     ]
 
 
@@ -280,6 +299,7 @@ def _boundaries(document: Document, frames: list[Box]) -> list[PageBoundary]:
         PageBoundary(
             kind=boundary.kind,
             label=boundary.label,
+            wraps=list(boundary.wraps),
             x=frame.x,
             y=frame.y,
             w=frame.w,

@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from engine.file_kinds import BINARY, DOCUMENT, JSON_FILE, TEXT, kind_of, kind_of_text
 from views.document.diagnostics import Diagnostic, error, has_errors, json_path, shorten, warning
 from views.document.model import Document
 
@@ -55,7 +56,12 @@ def decode(data: bytes) -> tuple[str | None, list[Diagnostic]]:
         return data.decode("utf-8-sig"), []
     except UnicodeDecodeError as problem:
         message = f"Byte {problem.start} (0x{data[problem.start]:02x}) is not UTF-8."
-        return None, [error("file/not-utf8", "$", "", message, "Save the file as UTF-8.")]
+        kind = kind_of(data)
+        if kind is not BINARY:
+            message = f"{message} It is {kind.what}."
+        return None, [
+            error("file/not-utf8", "$", "", message, kind.where or "Save the file as UTF-8.")
+        ]
 
 
 def parse(text: str) -> tuple[Document | None, list[Diagnostic]]:
@@ -67,6 +73,9 @@ def parse(text: str) -> tuple[Document | None, list[Diagnostic]]:
         raw = json.loads(text, object_pairs_hook=_object)
     except json.JSONDecodeError as problem:
         where = f"line {problem.lineno}, column {problem.colno}"
+        kind = kind_of_text(text)
+        if kind not in (DOCUMENT, JSON_FILE, TEXT, BINARY):
+            return None, [_syntax(f"This is {kind.what}, and no document.", kind.where)]
         return None, [_syntax(f"{problem.msg} at {where}.")]
     except (ValueError, RecursionError) as problem:  # an integer of over 4,300 digits
         return None, [_syntax(f"{shorten(str(problem))}.")]
@@ -81,8 +90,8 @@ def _too_large() -> Diagnostic:
     return error("file/too-large", "$", "", message, "Split it into several documents.")
 
 
-def _syntax(message: str) -> Diagnostic:
-    return error("json/syntax", "$", "", message, "Correct the JSON at that place.")
+def _syntax(message: str, fix: str = "") -> Diagnostic:
+    return error("json/syntax", "$", "", message, fix or "Correct the JSON at that place.")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> _Object:

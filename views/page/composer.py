@@ -244,7 +244,9 @@ def _hand_in(
     what = "1 request" if number == 1 else f"{number} requests"
     # What is to be seen holds only for the preset as it is, in an engine that has nothing else.
     watch = _what_to_watch(llm, draft, preset) if llm.num_unfinished <= number else ""
-    return state.Note("sent", f"{was_reset}{what} sent. {_NEXT[llm.mode]} {watch}".rstrip())
+    # One of both: the transport says what to press as well, and a second line would move the map.
+    text = f"{was_reset}{what} sent. {watch or _NEXT[llm.mode]}"
+    return state.Note("sent", text, _log_of(llm))
 
 
 def _what_to_watch(llm: AsyncLLM, draft: Draft, preset: Preset | None) -> str:
@@ -256,11 +258,14 @@ def _what_to_watch(llm: AsyncLLM, draft: Draft, preset: Preset | None) -> str:
 
 def _note(llm: AsyncLLM | None, settings: dict[str, Any]) -> None:
     note = state.note() or state.Note("hint", _IDLE)
+    if note.log and note.log != _log_of(llm):
+        state.forget_note()  # its engine is gone: a lesson began, or a saved engine came
+        note = state.Note("hint", _IDLE)
     preset = _preset()
     if note.kind == "watch" and llm is not None and preset is not None and state.keeps_settings():
         missing = preset.missing(llm.requested_config)
         if missing:
-            note = state.Note("hint", _kept(preset, missing))
+            note = state.Note("watch", _kept(preset, missing))
     with st.container(horizontal=True, wrap=False, vertical_alignment="center", key="gb-note"):
         said = f"{note.text} {_announced(settings)}" if settings else note.text
         role = "alert" if note.kind == "error" else "status"

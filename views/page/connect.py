@@ -7,6 +7,7 @@ import streamlit as st
 from engine.async_llm import AsyncLLM
 from engine.sessions import registry
 from views.page.snippets import base_url, curl_line, python_snippet
+from views.page.words import code
 
 _SHARED = "Without a key, requests go to the server's shared engine, which nobody steps."
 _NOT_SHARED = "Without a key, this server takes no requests."
@@ -26,7 +27,7 @@ def connect(llm: AsyncLLM, key: str) -> None:
     with python:
         st.code(python_snippet(base, key, model), language="python", wrap_lines=True)
         st.caption("It needs the package openai: `pip install openai`.")
-    st.markdown(f"Address `{base}/v1`, key `{key}`, model `{model}`")
+    st.markdown(f"Address {code(f'{base}/v1')}, key {code(key)}, model {code(model)}")
     st.caption(
         "The key lives in this tab only and travels as the header Authorization: Bearer KEY. "
         "Whoever has it can use and watch this engine; closing the tab forgets it. "

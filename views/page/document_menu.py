@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable
+from pathlib import Path
 
 import streamlit as st
 
-from views.architecture import DEFAULT_DOCUMENT
+from views.architecture import DEFAULT_DOCUMENT, SHIPPED
 from views.document.diagnostics import Diagnostic
 from views.document.folder import documents_folder
 from views.document.reading import MAX_BYTES
@@ -27,7 +28,7 @@ def document_menu(shown: Shown) -> None:
     _about(shown.opened)
     if shown.refused is not None:
         _refused(shown.refused.name, shown.refused.diagnostics)
-    _open_another()
+    _open_another(shown.opened)
     notes = [item for item in shown.opened.result.diagnostics if item.severity != "error"]
     if notes:
         with st.expander(f"{_counted(len(notes), 'note')} for the author of the document"):
@@ -81,8 +82,13 @@ def _refused(name: str, found: list[Diagnostic]) -> None:
     diagnostics(item for item in found if item.severity == "error")
 
 
-def _open_another() -> None:
+def _open_another(opened: Opened) -> None:
     st.html('<h4 class="gb-document-open">Open another</h4>')
+    for path in SHIPPED:
+        if path != opened.path:
+            title = documents.open_file(path, path.name).result.title
+            key = f"gb-document-{path.stem}"
+            st.button(title, key=key, icon=":material/map:", on_click=_shipped, args=(path,))
     st.file_uploader(
         f"Upload a document: JSON, at most {MAX_BYTES // 1_000_000} MB",
         type="json",
@@ -122,6 +128,11 @@ def _uploaded() -> None:
 @guarded
 def _path_typed() -> None:
     documents.open_path(st.session_state.get(_PATH) or "")
+
+
+@guarded
+def _shipped(path: Path) -> None:
+    documents.open_shipped(path)
 
 
 @guarded

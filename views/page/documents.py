@@ -13,6 +13,7 @@ import streamlit as st
 
 from views.architecture import (
     DEFAULT_DOCUMENT,
+    SHIPPED,
     LoadResult,
     last_changed,
     load_document,
@@ -21,6 +22,7 @@ from views.architecture import (
 from views.document.diagnostics import Diagnostic
 from views.document.drawing import PageDocument
 from views.document.folder import documents_folder, find
+from views.page import uploads
 
 _CHOSEN = "gb-document"
 _REFUSED = "gb-document-refused"
@@ -34,6 +36,8 @@ class Opened(NamedTuple):
     path: Path | None
     result: LoadResult
     page: PageDocument | None  # None where it has errors
+    written: str  # when its file was, "" where there is none
+    address: str  # what a link calls it
 
 
 class Refused(NamedTuple):
@@ -74,12 +78,46 @@ def is_own(opened: Opened) -> bool:
 
 def open_file(path: Path, name: str) -> Opened:
     """Load a file, or what was loaded of it unless it has changed since."""
-    return _loaded(path, name, last_changed(path))
+    return _loaded(path, name, written(path))
+
+
+def written(path: Path) -> str:
+    """Return when a document's files were written last."""
+    return " ".join(str(time) for time in last_changed(path))
+
+
+def path_of(name: str) -> Path | None:
+    """Return the server's file that an opened document of this name was read from."""
+    for path in (start_document(), *SHIPPED):
+        if path.name == name:
+            return path
+    found = find(documents_folder(), name)
+    return None if isinstance(found, Diagnostic) else found
+
+
+def is_first(opened: Opened) -> bool:
+    """Say whether this is what a visitor sees who opens nothing."""
+    return opened.path == start_document()
+
+
+def open_address(address: str) -> bool:
+    """Show what a link calls a document; return whether it is shown."""
+    upload = uploads.find(address)
+    path = path_of(address) if upload is None else None
+    if upload is not None:
+        open_upload(*upload)
+    elif path is not None:
+        _choose(open_file(path, address))
+    else:
+        open_path(address)
+    return _REFUSED not in st.session_state
 
 
 def open_upload(name: str, data: bytes) -> None:
     """Show an uploaded document, if it can be drawn."""
-    _choose(_opened(name, None, load_document(data)))
+    result = load_document(data)
+    address = uploads.hold(name, data) if result.ok else ""
+    _choose(_opened(name, None, "", result, address))
 
 
 def open_path(typed: str) -> None:
@@ -92,9 +130,20 @@ def open_path(typed: str) -> None:
         _choose(open_file(found, typed))
 
 
+def open_shipped(path: Path) -> None:
+    """Show a document that comes with the project."""
+    _choose(open_file(path, path.name))
+
+
+def open_first() -> None:
+    """Show what a visitor sees who opens nothing."""
+    path = start_document()
+    _choose(open_file(path, path.name))
+
+
 def go_home() -> None:
     """Show the engine's own map again."""
-    _choose(open_file(DEFAULT_DOCUMENT, DEFAULT_DOCUMENT.name))
+    open_shipped(DEFAULT_DOCUMENT)
 
 
 def _choose(opened: Opened) -> None:
@@ -106,9 +155,9 @@ def _choose(opened: Opened) -> None:
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _loaded(path: Path, name: str, changed: tuple[int, ...]) -> Opened:
-    return _opened(name, path, load_document(path))
+def _loaded(path: Path, name: str, written: str) -> Opened:
+    return _opened(name, path, written, load_document(path), name)
 
 
-def _opened(name: str, path: Path | None, result: LoadResult) -> Opened:
-    return Opened(name, path, result, result.to_page() if result.ok else None)
+def _opened(name: str, path: Path | None, written: str, result: LoadResult, address: str) -> Opened:
+    return Opened(name, path, result, result.to_page() if result.ok else None, written, address)

@@ -7,7 +7,7 @@ import html
 import streamlit as st
 
 from engine.async_llm import AsyncLLM
-from views.page import lesson_sidebar
+from views.page import class_place, compare_place, lesson_sidebar
 from views.page.connect import connect
 from views.page.document_menu import back_button, document_menu
 from views.page.documents import Shown
@@ -20,6 +20,8 @@ def header(shown: Shown, llm: AsyncLLM | None, key: str | None) -> None:
         st.html(_brand(shown))
         back_button(shown.opened)
         lesson_sidebar.button()
+        class_place.button()
+        compare_place.button(llm)
         with st.popover("Engine", icon=":material/settings:", disabled=llm is None):
             if llm is not None:
                 settings_form(llm)

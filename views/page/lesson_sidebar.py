@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import secrets
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypedDict
@@ -19,11 +21,13 @@ from engine.config import ConfigError
 from engine.input_processor import RequestRefusedError
 from lessons.expressions import ExpressionError
 from lessons.format import Lesson
-from lessons.loader import LessonError, lesson_files, load_each
+from lessons.kept import Judged
+from lessons.loader import LessonError, in_order, lesson_files, load_each
 from lessons.play import Player
 from lessons.probes import ProbeError
 from lessons.stage import StageError
-from views.page import documents, lesson_step
+from lessons.variants import SEEDS, seed_of
+from views.page import class_desk, documents, lesson_step
 from views.page.guard import FAILED, guarded
 from views.page.words import plain, sentence
 
@@ -49,6 +53,8 @@ class LessonShown(TypedDict):
     block: int | None
     trace_id: str | None
     seq: int | None
+    claim: int | None
+    marks: bool  # a moment at the cursor can be an answer
     picks: bool  # a box that is clicked on the map is an answer
 
 
@@ -62,6 +68,12 @@ class Desk:
     turn: int = 0  # grows when the workspace is to show the step again
     again: bool = False  # the engine is to be brought back to where the step wants it
     trouble: str = ""  # why the engine did not come there
+    offered: str | None = None  # the lesson that a link names, which is first in the list
+    offered_step: int | None = None  # of it, from 1
+    learner: str = ""  # a stable id from which the numbers are drawn; else chance draws them
+    turns: dict[str, int] = field(default_factory=dict)  # beginnings of a learner, by lesson
+    on_judged: Callable[[Player, Judged], None] | None = None  # is told of every answer, once
+    bringing: threading.Lock = field(default_factory=threading.Lock)  # held while it is brought
 
 
 def desk() -> Desk:
@@ -70,6 +82,63 @@ def desk() -> Desk:
     if not isinstance(found, Desk):
         found = st.session_state[_DESK] = Desk()
     return found
+
+
+def offer(lesson_id: str) -> bool:
+    """Open the list with this lesson first; return whether there is one of that name.
+
+    It is not started: that would reset the engine, which nobody has asked for by opening a link.
+    """
+    if all(lesson.id != lesson_id for lesson in _readable()):
+        return False
+    now = desk()
+    put_aside()
+    now.is_open, now.offered, now.offered_step = True, lesson_id, None
+    return True
+
+
+def put_aside() -> None:
+    """Close the lessons; one that is being played can be gone on with."""
+    _leave()
+    desk().is_open = False
+
+
+def go_to_step(step: int) -> str:
+    """Go to this step (from 1) of the lesson that is open, or offer to begin with it.
+
+    The engine is left as it is: a step that it would have to run for is not gone to. Return what is
+    to be said of a step that there is not.
+    """
+    now = desk()
+    if now.player is None:
+        lesson = next((each for each in _readable() if each.id == now.offered), None)
+    else:
+        lesson = now.player.lesson
+    if lesson is None or not now.is_open:
+        return "no lesson is open that would have a step"
+    if not 1 <= step <= len(lesson.steps):
+        return f"the lesson has {len(lesson.steps)} steps, and no step {step}"
+    if now.player is None:
+        now.offered_step = step
+    elif now.player.is_reached(step - 1):
+        _go(step - 1)
+    return ""
+
+
+def named() -> str | None:
+    """Return the lesson that the page's address is to name."""
+    now = desk()
+    if not now.is_open:
+        return None
+    return now.offered if now.player is None else now.player.lesson.id
+
+
+def named_step() -> int | None:
+    """Return the step of it, from 1."""
+    now = desk()
+    if not now.is_open:
+        return None
+    return now.offered_step if now.player is None else now.player.index + 1
 
 
 def sidebar_state() -> Literal["expanded", "collapsed"]:
@@ -85,6 +154,7 @@ def button() -> None:
 def sidebar(llm: AsyncLLM | None, labels: dict[str, str]) -> LessonShown | None:
     """Draw the sidebar where it is open, and return what the workspace is to show."""
     now = desk()
+    class_desk.attach(now, _readable)
     if not now.is_open:
         return None
     with st.sidebar:
@@ -104,22 +174,42 @@ def sidebar(llm: AsyncLLM | None, labels: dict[str, str]) -> LessonShown | None:
 def _catalogue() -> None:
     _top("Lessons", "Close", _toggle)
     st.markdown("A tour explains; in a lab you predict what the engine will do, and see.")
-    for path in lesson_files():
-        found, errors = _read(path, path.stat().st_mtime_ns)
-        for lesson in found:
-            _offer(lesson)
-        for problem in (problem for error in errors for problem in error.problems):
-            st.error(plain(f"{problem.file.name}, line {problem.line}: {problem.message}"))
+    named = desk().offered
+    for lesson in sorted(_readable(), key=lambda lesson: lesson.id != named):
+        _offer(lesson)
+    for problem in (p for path in lesson_files() for error in _of(path)[1] for p in error.problems):
+        st.error(plain(f"{problem.file.name}, line {problem.line}: {problem.message}"))
+
+
+def _readable() -> list[Lesson]:
+    """Return the lessons that can be read, in the order of the course."""
+    return in_order([lesson for path in lesson_files() for lesson in _of(path)[0]])
+
+
+def _of(path: Path) -> tuple[list[Lesson], list[LessonError]]:
+    return _read(path, path.stat().st_mtime_ns)
 
 
 def _offer(lesson: Lesson) -> None:
     left = desk().left.get(lesson.id)
     with st.container(border=True, key=f"gb-lesson-{lesson.id}"):
+        if lesson.id == desk().offered:
+            st.caption("The lesson that your link names. It begins when you press Start.")
         st.markdown(f"**{plain(lesson.title)}**")
         st.markdown(plain(lesson.summary))
         st.caption(f"{lesson.kind.capitalize()}, about {lesson.minutes} minutes")
+        gate = class_desk.gate(lesson)
+        if gate.says:
+            st.caption(plain(gate.says))
+        if not gate.is_open:
+            return
         with st.container(horizontal=True):
             st.button("Start", key=f"gb-start-{lesson.id}", on_click=_start, args=(lesson,))
+            step = desk().offered_step if lesson.id == desk().offered else None
+            if step is not None and step > 1:
+                key = f"gb-start-at-{lesson.id}"
+                args = (lesson, step - 1)
+                st.button(f"Start at step {step}", key=key, on_click=_start, args=args)
             if left is not None:
                 label = f"Go on at step {left.index + 1}"
                 st.button(label, key=f"gb-go-on-{lesson.id}", on_click=_go_on, args=(left,))
@@ -146,11 +236,13 @@ def _play(
         st.info("Your engine is not ready yet. The lesson goes on when it is.")
         return None
     _bring(now, player, llm)
+    now.player = player = class_desk.keep(player)  # before anything is said of an answer
+    class_desk.say_trouble()
     if now.trouble:
         _trouble(now, player)
         return None
     try:
-        lesson_step.draw(player, labels)
+        lesson_step.draw(player, llm, labels)
         shown = _shown(now, player)
         _navigation(player, llm)
         return shown
@@ -161,21 +253,32 @@ def _play(
 
 
 def _bring(now: Desk, player: Player, llm: AsyncLLM) -> None:
-    """Have the engine do what the step needs, once."""
-    again, now.again = now.again, False
-    if now.trouble or not (again or player.missing(llm)):
-        return
-    try:
-        with st.spinner("Your engine is running…"):
-            player.bring(llm, again)
-    except _TROUBLES as error:
-        now.trouble = sentence(str(error))
+    """Have the engine do what the step needs, once.
+
+    A reset has the browser ask for another run while this one is here still, in a thread of its
+    own: the two would step one engine, past where the step wants it. So the second one waits.
+    """
+    with now.bringing:
+        if now.trouble or not (now.again or player.missing(llm)):
+            return
+        try:
+            with st.spinner("Your engine is running…"):
+                player.bring(llm, now.again)
+                now.again = False  # not before: a run that is cut short leaves it to the next
+        except _TROUBLES as error:
+            now.trouble, now.again = sentence(str(error)), False
 
 
 def _trouble(now: Desk, player: Player) -> None:
     st.error(plain(now.trouble))
     with st.container(horizontal=True):
-        st.button("Back", key="gb-lesson-back", on_click=_go, args=(-1,), disabled=player.index < 1)
+        st.button(
+            "Back",
+            key="gb-lesson-back",
+            on_click=_go,
+            args=(player.index - 1,),
+            disabled=player.index < 1,
+        )
         st.button("Try again", key="gb-lesson-retry", on_click=_again)
 
 
@@ -195,7 +298,7 @@ def _navigation(player: Player, llm: AsyncLLM) -> None:
     if player.at_end:
         _end(player)
     with st.container(key="gb-lesson-foot"):
-        if not player.at_end and not player.waits_for_predictions:
+        if not (player.at_end or player.waits_for_predictions or player.waits):
             coming = lesson_step.announcement(player, llm)
             if coming:
                 st.markdown(coming)
@@ -208,7 +311,7 @@ def _buttons(player: Player) -> None:
             "Back",
             key="gb-lesson-back",
             on_click=_go,
-            args=(-1,),
+            args=(player.index - 1,),
             disabled=player.index == 0,
         )
         st.button(
@@ -223,15 +326,18 @@ def _buttons(player: Player) -> None:
                 key="gb-lesson-next",
                 type="primary",
                 on_click=_go,
-                args=(1,),
-                disabled=player.waits_for_predictions,
+                args=(player.index + 1,),
+                disabled=player.waits_for_predictions or player.waits,
             )
 
 
 def _end(player: Player) -> None:
     right, every = player.score()
     if every:
-        st.success(f"You have {right} of {every} questions right.", icon=":material/flag:")
+        got, most = player.points()
+        points = f" That gives {got} of {most} points." if most else ""
+        said = f"You have {right} of {every} questions right.{points}"
+        st.success(said, icon=":material/flag:")
     with st.container(horizontal=True):
         if player.lesson.variant:
             st.button(
@@ -253,6 +359,8 @@ def _shown(now: Desk, player: Player) -> LessonShown:
         "block": step.block,
         "trace_id": step.trace_id,
         "seq": step.seq,
+        "claim": step.claim,
+        "marks": lesson_step.moment_question(player) is not None,
         "picks": lesson_step.box_question(player) is not None,
     }
 
@@ -276,13 +384,26 @@ def pick(box: str) -> None:
 
 
 @guarded
+def mark(trace_id: str, seq: int) -> None:
+    """Take a record of the step's log as what stands in its question for a moment."""
+    player = desk().player
+    asked = None if player is None else lesson_step.moment_question(player)
+    if player is None or asked is None:
+        return
+    if trace_id == player.shown().trace_id:
+        lesson_step.fill(player, asked, seq)
+
+
+@guarded
 def _toggle() -> None:
     desk().is_open = not desk().is_open
 
 
 @guarded
-def _start(lesson: Lesson) -> None:
-    _open(Player(lesson, seed=secrets.randbelow(9_999) + 1))
+def _start(lesson: Lesson, index: int = 0) -> None:
+    player = Player(lesson, _seed(lesson))
+    player.go_to(index)
+    _open(player)
 
 
 @guarded
@@ -290,12 +411,30 @@ def _go_on(player: Player) -> None:
     _open(player)
 
 
+def _seed(lesson: Lesson) -> int:
+    now = desk()
+    if not now.learner:
+        return secrets.randbelow(SEEDS) + 1
+    turn = now.turns.get(lesson.id, 0)
+    now.turns[lesson.id] = turn + 1
+    return seed_of(now.learner, lesson.id, turn)
+
+
 def _open(player: Player) -> None:
-    if not documents.is_own(documents.shown().opened):
-        documents.go_home()  # a lesson speaks of the engine's own map
     now = desk()
     now.player, now.trouble, now.again = player, "", False
+    player.on_judged = now.on_judged
+    _show_document(player)
     now.turn += 1
+
+
+def _show_document(player: Player) -> None:
+    """Show the map that the step speaks of: the engine's own where it names none."""
+    opened, named = documents.shown().opened, player.shown_document
+    if named is None and not documents.is_own(opened):
+        documents.go_home()
+    elif named is not None and named != opened.name:
+        documents.open_address(named)
 
 
 @guarded
@@ -303,21 +442,25 @@ def _leave() -> None:
     now = desk()
     if now.player is not None:
         now.left[now.player.lesson.id] = now.player
-    now.player, now.trouble = None, ""
+    now.player, now.trouble, now.offered, now.offered_step = None, "", None, None
 
 
 @guarded
-def _go(by: int) -> None:
+def _go(index: int) -> None:
     now = desk()
     if now.player is not None:
-        now.player.index = min(max(now.player.index + by, 0), len(now.player.lesson.steps) - 1)
+        now.player.go_to(index)
+        _show_document(now.player)
     now.trouble = ""
     now.turn += 1
 
 
 @guarded
 def _show() -> None:
-    desk().turn += 1
+    now = desk()
+    if now.player is not None:
+        _show_document(now.player)
+    now.turn += 1
 
 
 @guarded

@@ -12,30 +12,54 @@ import streamlit as st
 
 from engine.async_llm import AsyncLLM
 from lessons.expressions import Scope, Template
-from lessons.format import BoxQuestion, ChoiceQuestion, NumberQuestion, Run
 from lessons.grading import Given, Verdict, model_answer
 from lessons.play import Asked, Player
+from lessons.questions import (
+    BoxQuestion,
+    ChangeQuestion,
+    ChoiceQuestion,
+    MomentQuestion,
+    NumberQuestion,
+)
+from lessons.runs import Run
 from lessons.stage import config_of
 from lessons.text import render, words
+from views.page import lesson_change, lesson_wait
 from views.page.guard import guarded
+from views.page.words import plain
 
 Labels = dict[str, str]
 
 
-def draw(player: Player, labels: Labels) -> None:
+def draw(player: Player, llm: AsyncLLM, labels: Labels) -> None:
     """Draw the step at which the player is; the engine has done what it needs."""
-    step, scope = player.step, player.scope()
+    step, scope = player.step, player.first_scope()
+    if player.is_broken:
+        st.warning(
+            "**This engine is broken on purpose.** What it does is not what vLLM does; with its "
+            "next reset it is sound again.",
+            icon=":material/build:",
+        )
     st.markdown(_text(step.text, scope, labels))
     if step.look is not None:
         with st.container(key="gb-lesson-look"):
             st.markdown(f":material/visibility: {_text(step.look, scope, labels)}")
+    if player.waits:
+        lesson_wait.draw(player, llm)
+        return
+    if step.seen is not None:
+        st.markdown(_text(step.seen, player.scope(), labels))
     for asked in player.predictions():
         _outcome(player, asked, labels)
     if step.kind == "predict":
         _predictions(player, labels)
         return
+    if step.kind == "recall":
+        st.caption("Two questions on what came before. They give no points.")
+    elif step.self_check:
+        st.caption("A check for yourself. It gives no points.")
     for question in step.questions:
-        _question(player, Asked(step, question), labels)
+        _question(player, llm, Asked(step, question), labels)
 
 
 def announcement(player: Player, llm: AsyncLLM) -> str:
@@ -43,6 +67,7 @@ def announcement(player: Player, llm: AsyncLLM) -> str:
     missing = player.missing(llm, player.index + 1)
     resets = [number for number in missing if player.resets(number)]
     run = player.lesson.steps[player.index + 1].run
+    until = None if run is None else run.until
     if resets:
         begun = player.lesson.steps[resets[-1]].run
         assert begun is not None
@@ -50,11 +75,9 @@ def announcement(player: Player, llm: AsyncLLM) -> str:
             ":material/restart_alt: **Next resets your engine**: its requests and log end, and it "
             f"begins anew with {_settings(player, begun)}."
         )
-    if not missing or run is None or run.until is None:
+    if not missing or until is None:
         return ""
-    if run.until.phase:
-        return f"Next runs your engine to the end of its phase {run.until.phase}."
-    return f"Next runs your engine until this event: {str(run.until.event).replace('_', ' ')}."
+    return f"Next runs your engine {lesson_wait.described(until)}."
 
 
 def _settings(player: Player, run: Run) -> str:
@@ -65,16 +88,25 @@ def _settings(player: Player, run: Run) -> str:
 
 def box_question(player: Player) -> Asked | None:
     """Return the step's question for a box that still waits for the right one."""
-    for question in player.step.questions:
+    return _open_question(player, BoxQuestion)
+
+
+def moment_question(player: Player) -> Asked | None:
+    """The same of a moment."""
+    return _open_question(player, MomentQuestion)
+
+
+def _open_question(player: Player, kind: type[BoxQuestion | MomentQuestion]) -> Asked | None:
+    for question in () if player.waits else player.step.questions:
         asked = Asked(player.step, question)
-        if isinstance(question, BoxQuestion) and asked.step.id not in player.locked:
+        if isinstance(question, kind) and asked.step.id not in player.locked:
             verdict = player.verdict(asked)
             if verdict is None or not verdict.right:
                 return asked
     return None
 
 
-def fill(player: Player, asked: Asked, given: str) -> None:
+def fill(player: Player, asked: Asked, given: str | int) -> None:
     """Put an answer into a question's field; it is given when its button is pressed."""
     st.session_state[_key(player, asked)] = given
 
@@ -88,9 +120,14 @@ def _text(template: Template, scope: Scope, labels: Labels) -> str:
 
 def _says(player: Player, asked: Asked, verdict: Verdict, labels: Labels) -> str:
     """Return a verdict's message, with a link to the moment that shows it."""
-    scope = player.scope(player.judged_at(asked)).having(given=player.answers[asked.key])
+    scope = player.judged_scope(asked)
     said = _text(verdict.says, scope, labels)
-    if asked.question.evidence is None:
+    points, cost = asked.question.points, player.hint_cost(asked)
+    if player.counts(asked) and (points > 1 or cost):
+        got, less = max(0, verdict.points - cost), f", {cost} less for hints" if cost else ""
+        said = f"**{got} of {points} points**{less}. {said}"
+    gives_away = isinstance(asked.question, MomentQuestion) and not verdict.right
+    if asked.question.evidence is None or gives_away:
         return said
     seq = asked.question.evidence.whole(scope)
     link = Template.parse(f"[[moment {seq}|Show that moment]]")
@@ -100,17 +137,37 @@ def _says(player: Player, asked: Asked, verdict: Verdict, labels: Labels) -> str
 # -- questions ----------------------------------------------------------------------------------
 
 
-def _question(player: Player, asked: Asked, labels: Labels) -> None:
+def _question(player: Player, llm: AsyncLLM, asked: Asked, labels: Labels) -> None:
     key = _key(player, asked)
     with st.form(f"{key}-form", enter_to_submit=True):
-        _field(player, asked, labels)
-        st.form_submit_button("Answer", on_click=_answer, args=(player, asked))
+        if isinstance(asked.question, ChangeQuestion):
+            lesson_change.fields(player, asked, _text(asked.question.ask, player.scope(), labels))
+            lesson_change.button(player, llm, asked)
+        else:
+            _field(player, asked, labels)
+            st.form_submit_button("Answer", on_click=_answer, args=(player, asked))
+    if isinstance(asked.question, MomentQuestion):
+        _this_one(player, asked)
+    trouble = lesson_change.trouble(player, asked)
+    if trouble:
+        st.error(plain(trouble))
     verdict = player.verdict(asked)
     if verdict is not None:
         draw_it = st.success if verdict.right else st.warning
         draw_it(_says(player, asked, verdict, labels))
     if verdict is None or not verdict.right:
         _hints(player, asked, labels)
+
+
+def _this_one(player: Player, asked: Asked) -> None:
+    """Draw the button that takes the record at the cursor; the workspace tells which it is."""
+    if moment_question(player) == asked:
+        st.button(
+            "This one: the moment at the cursor",
+            key="gb-lesson-mark",
+            icon=":material/my_location:",
+            help="Step the log, or click an event, until the page shows the moment you mean.",
+        )
 
 
 def _field(player: Player, asked: Asked, labels: Labels, disabled: bool = False) -> None:
@@ -121,6 +178,11 @@ def _field(player: Player, asked: Asked, labels: Labels, disabled: bool = False)
         case NumberQuestion():
             unit = question.unit or "a number"
             st.number_input(ask, value=given, step=1, key=key, placeholder=unit, disabled=disabled)
+        case MomentQuestion():
+            if given is not None:
+                st.session_state.setdefault(key, given)
+            say = "the number of a record"
+            st.number_input(ask, 0, None, None, 1, key=key, placeholder=say, disabled=disabled)
         case BoxQuestion():
             if given in labels:
                 st.session_state.setdefault(key, given)
@@ -193,6 +255,8 @@ def _outcome(player: Player, asked: Asked, labels: Labels) -> None:
 
 
 def _shown(asked: Asked, given: Given, labels: Labels) -> str:
+    if isinstance(given, dict):
+        return "your settings"
     match asked.question:
         case ChoiceQuestion():
             return f"answer {int(given) + 1}"

@@ -58,6 +58,9 @@ class Preset:
     def missing(self, config: EngineConfig) -> dict[str, Any]:
         """Return the settings that the engine would have to change for the promise to hold."""
         wanted = EngineConfig.parse(self.settings)
+        if config.max_model_len == config.largest_request():
+            # As many as fit: an engine that goes on from a saved one has that as a number.
+            config = config.model_copy(update={"max_model_len": None})
         return {
             name: getattr(wanted, name)
             for name in EngineConfig.model_fields
@@ -69,7 +72,8 @@ class Preset:
 # Presets sample greedily: neither how a forward runs nor whether steps overlap decides what they
 # show. The last ones count in a pool sized by memory, and where priorities choose the victim.
 _NO_MATTER = (
-    *("seed", "enforce_eager", "dtype", "kv_cache_dtype", "async_scheduling"),
+    *("seed", "enforce_eager", "dtype", "quantization", "kv_cache_dtype"),
+    "async_scheduling",
     *("gpu_memory_utilization", "kv_cache_memory_bytes", "cache_uncomputed_blocks"),
 )
 
@@ -162,7 +166,7 @@ PRESETS: tuple[Preset, ...] = (
         id="memory-pressure",
         label="Memory pressure",
         watch=(
-            "The answers outgrow the pool: one request loses its blocks, waits at the front of the "
+            "The answers outgrow the pool: a request loses its blocks, waits at the front of the "
             "queue and starts over. Those of its blocks that are still cached by then are hit, the "
             "rest is computed again."
         ),

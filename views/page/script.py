@@ -12,7 +12,15 @@ from pathlib import Path
 import streamlit as st
 
 from engine.async_llm import AsyncLLM
-from views.page import documents, lesson_sidebar, state
+from views.page import (
+    address,
+    compare_place,
+    documents,
+    lesson_sidebar,
+    state,
+    teacher_page,
+    wishes,
+)
 from views.page.composer import composer
 from views.page.document_menu import diagnostics
 from views.page.documents import Opened, Shown
@@ -26,6 +34,13 @@ _CSS = Path(__file__).parents[1] / "assets" / "shell.css"
 
 def main() -> None:
     """Draw the page from top to bottom."""
+    if teacher_page.is_asked_for():
+        teacher_page.page()
+        return
+    address.read()
+    wishes.begin()
+    address.arrive(state.told("arrived"))
+    wishes.fulfil(state.told("wishes"))
     st.set_page_config(
         page_title="Glassbox",
         page_icon="🔎",
@@ -34,6 +49,7 @@ def main() -> None:
     )
     st.html(_CSS)
     shown = documents.shown()
+    address.write(shown.opened)
     key = state.session_key()
     found = find_engine(key)
     _name_document(found.llm, shown)
@@ -46,7 +62,8 @@ def main() -> None:
     lesson = lesson_sidebar.sidebar(found.llm, labels)
     composer(found.llm)
     model_status(found, key)
-    workspace(page, state.last_sent(), lesson)
+    compare_place.place(found.llm, key)
+    workspace(shown, state.last_sent(), lesson)
     state.sending().page_is_drawn()
 
 

@@ -37,7 +37,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "scheduler_reserve_full_isl",
         "async_scheduling",
     ),
-    "Execution": ("dtype", "kv_cache_dtype", "attention_backend", "seed"),
+    "Execution": ("dtype", "quantization", "kv_cache_dtype", "attention_backend", "seed"),
     "Graphs": (
         "enforce_eager",
         "cudagraph_mode",
@@ -69,6 +69,13 @@ _HELP = {
     "8); in float16 and float32, none did. Another dtype takes memory for weights of its own. On a "
     "CPU without float16 arithmetic, prompts take far longer in it than in float32 (3 to 12 times, "
     "measured).",
+    "quantization": "Weights alone are rounded, when the first engine asks for it; products take "
+    "and give bfloat16. `int8_weight_only` has a scale for each output, `int4_weight_only` a step "
+    "and a middle for each 32 weights of one. The head and the embedding stay as they are. A step "
+    "that waits for its weights (one request, or a few) gets faster, a long prompt slower, and "
+    "texts change: *Beside fp32* in the view Virtual KV Cache Allocation measures by how much. "
+    "The loaded weights stay in memory as well, for other engines. vLLM 0.26.0 has nothing like "
+    "it.",
     "attention_backend": "`torch` gathers the pages of a request and attends by torch's own "
     "functions. `numba` reads decodes' pages where they lie, by kernels that it compiles (`pip "
     "install numba`; auto takes it where it is). `triton` has the kernels for a GPU, and "
@@ -95,6 +102,7 @@ _HELP = {
 # What stands in an empty field.
 _EMPTY = {
     "kv_cache_memory_bytes": "by utilization",
+    "quantization": "none",
     "cudagraph_capture_sizes": "by vLLM's rule",
     "max_cudagraph_capture_size": "by vLLM's rule",
     _METHOD: "off",

@@ -12,7 +12,7 @@ import streamlit as st
 
 from engine.config import ConfigError
 from engine.sizing import CARDS, SHAPES, Deployment, Part, Sizing, gib, length_text, size
-from views.page.words import sentence
+from views.page.words import plain, sentence
 
 _COLUMNS = 3
 _KEY = "gb-size-{}"
@@ -29,7 +29,7 @@ def size_card() -> None:
         try:
             sizing = size(Deployment.parse(_choices()))
         except ConfigError as error:
-            st.error(sentence(str(error)))
+            st.error(plain(sentence(str(error))))
             return
         st.html(picture(sizing))
 

@@ -41,6 +41,7 @@ class Note(NamedTuple):
 
     kind: NoteKind
     text: str
+    log: str = ""  # of whose engine it speaks; it goes with that
 
 
 class Sending:
@@ -127,9 +128,14 @@ def session_key() -> str | None:
     return key if isinstance(key, str) and key else None
 
 
-def say(kind: NoteKind, text: str) -> None:
-    """Put a line below the composer."""
-    st.session_state[_NOTE] = Note(kind, text)
+def told(name: str) -> Any:
+    """Return what the workspace told last under this name, as a stranger's word."""
+    return getattr(st.session_state.get(WORKSPACE), name, None)
+
+
+def say(kind: NoteKind, text: str, log: str = "") -> None:
+    """Put a line below the composer, about the engine of a log where one is given."""
+    st.session_state[_NOTE] = Note(kind, text, log)
 
 
 def note() -> Note | None:

@@ -12,7 +12,7 @@ from engine.config import ConfigError
 from engine.sessions import registry
 from views.page import state
 from views.page.guard import guarded
-from views.page.words import sentence
+from views.page.words import plain, sentence
 
 _EVERY_SECONDS = 0.5
 
@@ -40,8 +40,9 @@ def find_engine(key: str | None) -> Found:
 def _without_engine(status: ModelStatus) -> Found:
     if status.stage == "failed":
         return Found(
-            trouble=f"There is no model to run: {status.message}. Mend that, or name another model "
-            "(`MODEL=`), and start the server again. The map can be read all the same."
+            trouble=f"There is no model to run: {plain(status.message)}. Mend that, or name "
+            "another model (`MODEL=`), and start the server again. The map can be read all the "
+            "same."
         )
     if status.stage == "ready":
         return Found()
@@ -72,7 +73,8 @@ def _wait(loading: bool, key: str | None) -> None:
         st.rerun()
     if not over:
         fraction = min(1.0, status.done / status.total) if status.total else 0.0
-        st.progress(fraction, text=f"{sentence(status.message)} The map can be read meanwhile.")
+        said = plain(sentence(status.message))
+        st.progress(fraction, text=f"{said} The map can be read meanwhile.")
 
 
 def _about_engine(llm: AsyncLLM, key: str | None) -> None:
@@ -82,7 +84,7 @@ def _about_engine(llm: AsyncLLM, key: str | None) -> None:
     if rounding := _rounding(llm):
         st.caption(rounding)
     if llm.failed is not None:
-        st.error(sentence(llm.failed))
+        st.error(plain(sentence(llm.failed)))
         st.button("Reset the engine", key="gb-reset-failed", on_click=_reset)
 
 
@@ -90,6 +92,12 @@ def _rounding(llm: AsyncLLM) -> str:
     """Return what a request's text may depend on; nothing where all is float32."""
     facts = llm.trace.header.model
     weights, cache = facts["dtype"], facts["kv_cache_dtype"]
+    if facts["quantization"]:
+        return (
+            f":material/warning: Your engine rounds weights ({facts['quantization']}), with keys "
+            f"and values in {cache}: a request may get another text than in float32. *Beside "
+            "fp32*, in the KV cache's panel, measures it."
+        )
     if weights == cache == "float32":
         return ""
     if weights == "float32":

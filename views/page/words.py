@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+# What Markdown makes links of without being asked: https://..., www...., a@b.
+_LINKED = re.compile(r"https?://|www(?=\.)|@", re.IGNORECASE)
+
 
 def sentence(text: str) -> str:
     """Return a message as a sentence: with a capital, and a full stop where it has none."""
@@ -10,7 +15,8 @@ def sentence(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return text that Markdown shows as it is."""
+    """Return text that Markdown shows as it is; a word joiner keeps addresses from being links."""
+    text = _LINKED.sub("\\g<0>\u2060", text)
     return "".join(f"\\{c}" if c in "\\`*_{}[]()<>#+-.!|~$:" else c for c in text)
 
 

@@ -1,52 +1,93 @@
 """The workspace: tabs, map, inspector, transport and panels, one component for all of them.
 
-Its JavaScript is a small bootstrap; the modules come from `/assets`, the document once as data,
-and everything live through the event stream. It tells the page its session's key. When
-`sent` grows, it shows the tab's own engine, which is where requests of the composer go; when
-`lesson` changes, it shows what that names. Its triggers ask for the engine's own map (`home`), and
-tell the box that was clicked for a lesson (`picked`).
+Its JavaScript is a small bootstrap; the modules come from `/assets`, the document once as data, and
+everything live through the event stream. It tells the page its session's key (`session`), and when
+the engine began another log (`trace`). When `sent` grows, it shows the tab's own engine, which is
+where requests of the composer go; when `lesson` changes, it shows what that names. `file` is the
+server's file of the document, None where there is none, and `written` when it was; `named` says
+what the server shows of a place that a link can name, `refused` what is wrong with a document that
+is not drawn, `heard` which of its wishes were fulfilled, and `session` the key as the page knows
+it, for the browser to tell it again where Streamlit has lost it; `member` is what the browser keeps
+of a class, and tells (`member`). Its one trigger says that the file was written since (`changed`),
+as any run will find. What of a place the server has to show (`arrived`), and what else it has to do
+(`wishes`), is state, which stands: a run that is cut short loses triggers.
 """
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
-from views.document.drawing import PageDocument
-from views.page import documents, lesson_sidebar
+from views.page import address, class_member, state, wishes
+from views.page.documents import Shown
 from views.page.lesson_sidebar import LessonShown
 from views.page.state import WORKSPACE
 
 _BOOTSTRAP = Path(__file__).parents[1] / "assets" / "bootstrap.js"
 DATA_VERSION = 1
+_MOST_ERRORS = 20
 
 
-def workspace(document: PageDocument, sent: int, lesson: LessonShown | None) -> None:
+def workspace(shown: Shown, sent: int, lesson: LessonShown | None) -> None:
     """Draw the workspace; `sent` grows with everything that is sent."""
-    component = st.components.v2.component("workspace", js=_bootstrap())
+    opened = shown.opened
+    file = None if opened.path is None else opened.name
+    component = st.components.v2.component("workspace", js=bootstrap("workspace.js"))
     component(
         key=WORKSPACE,
-        data={"document": document, "version": DATA_VERSION, "sent": sent, "lesson": lesson},
+        data={
+            "document": opened.page,
+            "file": file,
+            "written": opened.written,
+            "version": DATA_VERSION,
+            "sent": sent,
+            "lesson": lesson,
+            "named": address.shown(opened),
+            "refused": _refused(shown),
+            "session": state.session_key(),
+            "heard": wishes.heard(),
+            "member": class_member.for_browser(),
+        },
         on_session_change=_noted,
-        on_home_change=documents.go_home,
-        on_picked_change=_picked,
+        on_member_change=_noted,
+        on_trace_change=_noted,
+        on_changed_change=_noted,
+        on_arrived_change=_noted,
+        on_wishes_change=_noted,
     )
 
 
+def _refused(shown: Shown) -> dict[str, Any] | None:
+    """What is wrong with the document that is not drawn: where, on which box, and what mends it."""
+    refused, page = shown.refused, shown.opened.page
+    if refused is None or page is None:
+        return None
+    boxes = {box["id"] for box in page["components"]}
+    errors = [item for item in refused.diagnostics if item.severity == "error"]
+    return {
+        "name": refused.name,
+        "is_shown": refused.name == shown.opened.name,  # it was drawn, before it was changed
+        "count": len(errors),
+        "errors": [
+            {
+                "path": item.path,
+                "box": item.subject if item.subject in boxes else None,
+                "text": f"{item.message} {item.fix}",
+            }
+            for item in errors[:_MOST_ERRORS]
+        ],
+    }
+
+
 @cache
-def _bootstrap() -> str:
+def bootstrap(module: str) -> str:
+    """Return the script of a component that is mounted by this module of `/assets`."""
     # A one-line string with a slash would be taken for a path.
-    return _BOOTSTRAP.read_text(encoding="utf-8") + "\n"
-
-
-def _picked() -> None:
-    """A box was clicked while a lesson asks for one."""
-    box = getattr(st.session_state.get(WORKSPACE), "picked", None)
-    if isinstance(box, str):
-        lesson_sidebar.pick(box)
+    return _BOOTSTRAP.read_text(encoding="utf-8").replace("workspace.js", module) + "\n"
 
 
 def _noted() -> None:
-    """The key is in the session's state now, and the run that follows reads it there."""
+    """The run that follows reads what there is to read: the key, the place, wishes, the file."""

@@ -45,6 +45,16 @@ export class Moment {
     return this.events.get(type)?.at(-1)?.facts ?? null;
   }
 
+  /**
+   * A text that changes with what these events of this step are, for whoever draws of them alone.
+   * @param {string[]} types
+   */
+  key(...types) {
+    const { trace_id: trace, base_seq: base } = this.header;
+    const last = types.map((type) => this.events.get(type)?.at(-1)?.seq ?? "");
+    return `${trace} ${base} ${this.entry?.step} ${last.join(" ")}`;
+  }
+
   /** @param {string} type @returns {EventRecord[]} */
   all(type) {
     return this.events.get(type) ?? [];
@@ -387,7 +397,8 @@ function memory(now) {
         pool ? bytes(pool) : "–",
         "kv_bytes_per_token × block_size × num_gpu_blocks",
       ),
-      measured("weights", weights ? bytes(weights) : "–", "bytes of the loaded model's parameters"),
+      measured("weights", weights ? bytes(weights) : "–", "bytes of the running model's tensors"),
+      ...quantizedRows(now.model),
       derived(
         "KV written in this step",
         bytes(written),
@@ -401,6 +412,14 @@ function memory(now) {
       measured("device", now.model.device ?? "–", "where the loaded model runs"),
     ],
   };
+}
+
+/** What weights are rounded to, where they are. @param {any} model @returns {LiveRow[]} */
+function quantizedRows(model) {
+  if (!model.quantization) return [];
+  const layers = `${count(model.quantized_layers)} of ${count(model.linear_layers)}`;
+  const how = "counted in the running model: the head stays, and so do sizes that no product takes";
+  return [measured(`linear layers in ${model.quantization}`, layers, how)];
 }
 
 /** @param {Moment} now @returns {Live} */

@@ -11,12 +11,13 @@ import { ASIDES } from "./records.js";
 const indexes = new WeakMap();
 
 /**
- * The last event of a type at or before the cursor, of those that `is` it.
+ * The last event of a type at or before a record, of those that `is` it.
  * @param {Store} store @param {string} type of ASIDES @param {(event: EventRecord) => boolean} [is]
+ * @param {number} [upto] the cursor, where it is not given
  * @returns {EventRecord|null}
  */
-export function lastAside(store, type, is = () => true) {
-  const { records, header, cursor } = store;
+export function lastAside(store, type, is = () => true, upto = store.cursor) {
+  const { records, header } = store;
   let index = indexes.get(store);
   if (!index || index.header !== header || index.length > records.length) {
     index = { header, length: 0, asides: [] };
@@ -28,7 +29,7 @@ export function lastAside(store, type, is = () => true) {
   }
   const found = index.asides.findLast((at) => {
     const record = /** @type {EventRecord} */ (records[at]);
-    return at <= cursor && record.type === type && is(record);
+    return at <= upto && record.type === type && is(record);
   });
   return found === undefined ? null : /** @type {EventRecord} */ (records[found]);
 }

@@ -3,13 +3,15 @@
  * How many of a request's tokens have KV, and how many will once the forwards have run that it is
  * scheduled in.
  *
- * The engine adds a step's tokens to `num_computed_tokens` when it schedules them. Until the
- * forward of that step has run, they are scheduled and no more. Where steps overlap, that may be
+ * The engine adds a step's tokens to `num_computed_tokens` when it closes the batch. Until the
+ * forward of that step has run, they are scheduled and no more, as they are from the moment that
+ * the request was given them. Where steps overlap, that may be
  * two steps' tokens.
  *
  * Behind all these there may be slots with K and V of rejected drafts: they are stale until a
  * token that comes there overwrites them.
  */
+import { countedTokens } from "./pool.js";
 import { slotsOf } from "./speculation.js";
 import { traceIndex } from "./trace_index.js";
 
@@ -28,7 +30,7 @@ export function computedAt(store) {
   const { cursor } = store;
   const steps = stepsAt(store).filter((step) => (index.steps.get(step)?.ran ?? 0) > cursor);
   return (id) => {
-    const computed = store.state?.requests?.[id]?.num_computed_tokens ?? 0;
+    const computed = countedTokens(store.state, id);
     const row = index.rows.get(id);
     const starts = steps
       .map((step) => /** @type {Share|undefined} */ (row?.shares.get(step)))

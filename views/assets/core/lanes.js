@@ -36,7 +36,7 @@ export const LANES = {
   executor: ["prepare", "execute", "sample"],
 };
 
-/** So slow a run, in steps a second, stops between phases (engine/async_llm.py). */
+/** So slow a run, in steps a second, stops between phases (engine/engine_loop.py). */
 export const BY_PHASES_UP_TO = 4;
 
 /** Whether both threads work at once. @param {any} engine its record in the state */
@@ -155,6 +155,8 @@ function doing(lane, step, phase, us) {
  * @param {Store} store @returns {Lanes["next"]}
  */
 export function nextOf(store) {
+  // Behind the end of a saved trace nothing comes, whatever its engine was about to do.
+  if (!store.live && store.atHead) return null;
   const { step, next_phase: phase } = store.state.engine ?? {};
   if (phase === undefined) return null;
   const waits = store.inFlight.find((each) => laneOf(each.next) === "executor");

@@ -13,12 +13,14 @@
 
 /**
  * @typedef {{state: any, size: number, blockSize: number, modelLength: number, running: string[],
- *   waiting: string[], tokens: (id: string) => number}} Known size: slots of the arena
+ *   waiting: string[], tokens: number}} Known size: slots of the arena; tokens of those that run
  * @typedef {Known & {ways: Way[]}} Memory
  */
 
+import { countedTokens } from "./pool.js";
+
 /** In the order in which they are shown. */
-export const CONTIGUOUS = ["max", "pow2", "oracle"];
+const CONTIGUOUS = ["max", "pow2", "oracle"];
 export const PAGED = "paged";
 
 /**
@@ -38,7 +40,7 @@ export function memoryAt(state, config) {
     running,
     waiting,
     modelLength: config.max_model_len ?? size,
-    tokens: (/** @type {string} */ id) => tokensOf(state, id).tokens,
+    tokens: running.reduce((sum, id) => sum + tokensOf(state, id).tokens, 0),
   };
   const ways = CONTIGUOUS.map((name) => contiguous(known, name));
   return { ...known, ways: [...ways, paged(known)] };
@@ -117,7 +119,7 @@ function paged({ state, size, blockSize, running, waiting }) {
  */
 function tokensOf(state, id) {
   return {
-    tokens: state.requests[id]?.num_computed_tokens ?? 0,
+    tokens: countedTokens(state, id),
     fills: state.contiguous?.oracle?.[id]?.length ?? 0,
   };
 }

@@ -77,6 +77,8 @@ export class Origins {
     this.computed = new Map();
     /** @type {Map<string, number>} blocks of its own content at its latest look-up */
     this.ownHits = new Map();
+    /** @type {Map<string, {step: number, tokens: number}>} a request's latest share */
+    this.given = new Map();
     /** @type {{step: number, who: string[]}} */
     this.victims = { step: -1, who: [] };
     /** @type {Map<string, number[]>} */
@@ -211,7 +213,8 @@ export class Origins {
    * First shares tell the seat, and what a resumed request still had.
    * @param {EventRecord} event @param {any} facts @returns {Numbers|null}
    */
-  share(event, { request, kind }) {
+  share(event, { request, kind, num_tokens: tokens }) {
+    this.given.set(request, { step: event.step, tokens });
     if (kind === "running") return null;
     this.running.add(request);
     /** @type {Numbers} */
@@ -224,14 +227,20 @@ export class Origins {
     return numbers;
   }
 
-  /** @param {EventRecord} event @param {any} facts */
+  /**
+   * What this step had given it already, and takes back.
+   * @param {EventRecord} event @param {any} facts @returns {Numbers|null}
+   */
   preempted(event, { request, by, num_computed_tokens: computed }) {
     this.running.delete(request);
     this.computed.set(request, computed);
     this.stand(request, event.seq, "waiting", event.step);
-    if (!by) return;
-    const others = this.victims.step === event.step ? this.victims.who : [];
-    this.victims = { step: event.step, who: [...others, request] };
+    if (by) {
+      const others = this.victims.step === event.step ? this.victims.who : [];
+      this.victims = { step: event.step, who: [...others, request] };
+    }
+    const given = this.given.get(request);
+    return given?.step === event.step ? { taken_back: given.tokens } : null;
   }
 
   /** @param {EventRecord} event @param {any} facts @returns {Numbers} */

@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * The records of the log, and what follows from one of them alone. The counterpart of
- * engine/events.py.
+ * engine/records.py.
  *
  * @typedef {{code: string} & Record<string, any>} Reason why a decision fell, with its numbers
  * @typedef {{kind: "event", seq: number, step: number, phase: string, type: string,

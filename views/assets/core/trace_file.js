@@ -5,11 +5,14 @@
  */
 import { count, shortened } from "../words/format.js";
 import { REASON_PHRASES } from "../words/reasons.js";
+import { LONGEST_NAME, MOST_BOOKMARKS } from "./bookmarks.js";
 import { flag, isObject, listOf, number, shape, text, whole } from "./checks.js";
 import { STEP_PHASES } from "./records.js";
 import { CONFIG, CheckedState, MODEL, flat } from "./trace_state.js";
 
-const SCHEMA_VERSION = 4;
+/** @import { Check } from "./checks.js" */
+
+const SCHEMA_VERSION = 6;
 const LOGGED_PHASES = new Set([...STEP_PHASES, "command"]);
 /** An engine keeps 100,000 records; what is longer or larger is no trace of one. */
 export const MAX_FILE = 200_000_000; // bytes
@@ -40,7 +43,7 @@ export const FACTS = {
   },
   request_submitted: { request: "s", num_prompt_tokens: "n", max_tokens: "n", source: "s" },
   request_refused: { request: "s" },
-  request_arrived: { request: "s", num_prompt_tokens: "n", waiting: "n" },
+  request_arrived: { request: "s", num_prompt_tokens: "n", waiting: "n", ahead: "n" },
   request_aborted: { request: "s", status: "s" },
   prefix_cache_reset: { done: "b", dropped: "n" },
   prefix_looked_up: {
@@ -81,6 +84,7 @@ export const FACTS = {
     needs: "n",
     free: "n",
     num_computed_tokens: "n",
+    ahead: "n",
   },
   admission_stopped: { request: "s", waiting: "n" },
   batch_scheduled: {
@@ -202,6 +206,7 @@ export const FACTS = {
     request: "s",
     dtype: "s",
     weights: "s",
+    logits_error: "n",
     num_tokens: "n",
     key_errors: "N",
     value_errors: "N",
@@ -213,6 +218,15 @@ export const FACTS = {
     shown_from: "n",
     written: "S",
     in_fp32: "S",
+  },
+  moment_restored: {
+    trace: "s",
+    saved_at: "n",
+    num_requests: "n",
+    num_finished: "n",
+    num_blocks: "n",
+    num_bytes: "n",
+    other_versions: "S",
   },
   engine_failed: { message: "s" },
 };
@@ -306,12 +320,23 @@ function headerProblem(header) {
 }
 
 const HEADER = shape({
+  bookmarks: listOf(bookmark, MOST_BOOKMARKS),
   trace_id: text,
   document: text,
   base_seq: whole(0),
   config: CONFIG,
   model: MODEL,
 });
+
+/** @type {Check} */
+function bookmark(value, place) {
+  return (
+    shape({ seq: whole(-1), name: text })(value, place) ||
+    whole(-1)(value.seq, `${place}.seq`) ||
+    text(value.name, `${place}.name`) ||
+    ([...value.name].length > LONGEST_NAME ? `${place}.name is longer than ${LONGEST_NAME}` : "")
+  );
+}
 
 /** @param {any} record @returns {string} */
 function problemOf(record) {

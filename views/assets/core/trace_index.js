@@ -44,6 +44,7 @@ import { atOrBefore } from "./sorted.js";
  * @property {{i: number, t_us: number, step: number} | null} submitted
  * @property {Change[]} changes of its status, in order
  * @property {Map<number, Share>} shares by step
+ * @property {number} lastShare the newest step with a share
  * @property {Map<number, Mark>} preempted by step
  * @property {Map<number, Mark>} passedOver by step
  * @property {Map<number, Mark>} stopped by step: it was the head of the queue, and not admitted
@@ -127,8 +128,10 @@ export class TraceIndex {
     this.replays = new Map();
     /** @type {{i: number, mode: string}[]} */
     this.modes = [{ i: -1, mode: store.header?.state?.engine?.mode ?? "paused" }];
-    registerRequests([], this.traceId !== lastTraceId);
-    lastTraceId = this.traceId;
+    if (!store.isBeside) {
+      registerRequests([], this.traceId !== lastTraceId);
+      lastTraceId = this.traceId;
+    }
     this.takeBase(store.header?.state?.requests ?? {}, store.header?.state?.engine?.step ?? 0);
   }
 
@@ -175,6 +178,7 @@ export class TraceIndex {
         submitted: null,
         changes: [],
         shares: new Map(),
+        lastShare: -Infinity,
         preempted: new Map(),
         passedOver: new Map(),
         stopped: new Map(),
@@ -379,6 +383,7 @@ const TAKE = {
       reason: event.reason,
     };
     row.shares.set(event.step, share);
+    row.lastShare = Math.max(row.lastShare, event.step);
     index.step(event.step).shares.push(share);
   },
   request_preempted(index, event, i) {

@@ -43,6 +43,9 @@ export const MODEL = shape({
   head_dim: whole(0, 1_000_000),
   kv_bytes_per_token: number,
   weight_bytes: number,
+  quantization: text,
+  quantized_layers: whole(0, 1_000_000),
+  linear_layers: whole(0, 1_000_000),
   device: text,
 });
 

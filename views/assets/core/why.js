@@ -35,8 +35,11 @@ export const DECISIONS = {
   request_finished: "finished",
 };
 
-/** @type {Record<string, string>} */
-const FIRST_SHARES = { new: "admitted", resumed: "resumed" };
+/** @type {Map<string, string>} */
+const FIRST_SHARES = new Map([
+  ["new", "admitted"],
+  ["resumed", "resumed"],
+]);
 /** Those behind a passed-over request get nothing either where this is why. */
 const ENDS_THE_STEP = new Set(["budget_spent", "preempted_this_step"]);
 
@@ -54,19 +57,11 @@ export function decisionsAbout(origins, request, step) {
 }
 
 /**
- * @param {Origins} origins @param {number} step
- * @returns {Why[]} all decisions of a step, each as its event tells it
- */
-export function decisionsOf(origins, step) {
-  return (origins.events.get(step) ?? []).map((event) => asTold(origins, event));
-}
-
-/**
  * What an event decides, of whom it names first.
  * @param {Origins} origins @param {EventRecord} event @returns {Why}
  */
 export function asTold(origins, event) {
-  const own = event.type === "request_scheduled" ? FIRST_SHARES[event.facts.kind] : undefined;
+  const own = event.type === "request_scheduled" ? FIRST_SHARES.get(event.facts.kind) : undefined;
   const numbers = origins.numbers.get(event.seq) ?? {};
   return { decision: own ?? DECISIONS[event.type] ?? event.type, event, numbers };
 }

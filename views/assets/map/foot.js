@@ -3,7 +3,17 @@
  * What the map is, its legend and its zoom buttons: in the map's lower left where the document
  * leaves room there, below the map otherwise.
  */
-import { DRAWER, hullOf, overlap, segmentsOf, textArea, textWidth } from "./shapes.js";
+import { el } from "../page/dom.js";
+import { MAP } from "../words/map.js";
+import {
+  DRAWER,
+  hullOf,
+  legendEntry,
+  overlap,
+  segmentsOf,
+  textArea,
+  textWidth,
+} from "./shapes.js";
 
 /** @import { Area } from "../core/document.js" */
 /** @import { ArchitectureMap } from "./map.js" */
@@ -12,14 +22,33 @@ const MOST_SHARE = 0.47; // of the map's width
 const LEAST_WIDTH = 240;
 const WIDTHS = 10; // so many are tried, the widest first
 const AIR = 6; // pixels between the foot and what is drawn
-const PHONE = 760; // a map that is narrower keeps its foot below
+/** A page of no more pixels has the map as a path, its foot below, and no inspector near it. */
+export const PHONE = 760;
+
+/** What the map is called, and its legend. @param {ArchitectureMap} map */
+export function fillFoot({ page, foot, zoomer }) {
+  const types = new Set(page.components.map((item) => item.type));
+  const kinds = new Set(page.boundaries.map((item) => item.kind));
+  const entries = [...types, ...kinds].map((kind) => legendEntry(kind));
+  const live = page.components.some((item) => item.live);
+  if (live) entries.push(legendEntry("event"));
+  foot.replaceChildren();
+  if (page.meta?.subtitle) {
+    foot.append(el("p", { class: "gb-subtitle", text: page.meta.subtitle }));
+  }
+  if (!live) {
+    foot.append(el("p", { text: MAP.static }));
+  }
+  const legend = el("ul", { class: "gb-legend", "aria-label": MAP.legend }, ...entries);
+  foot.append(el("div", { class: "gb-map-bar" }, legend, zoomer));
+}
 
 /** @param {ArchitectureMap} map after its texts were fitted */
 export function placeFoot(map) {
   const { foot, stage, scroll } = map;
   const width = stage.clientWidth;
   if (!map.page || !width || !stage.clientHeight) return;
-  const wide = width >= PHONE && scroll.clientWidth >= width;
+  const wide = width > PHONE && scroll.clientWidth >= width;
   const fits = wide ? freeWidth(map, width, stage.clientHeight) : 0;
   foot.classList.toggle("is-inside", fits > 0);
   foot.style.width = fits > 0 ? `${fits}px` : "";
@@ -55,7 +84,7 @@ function freeWidth(map, width, height) {
 function obstacles(map) {
   const { small } = map.text.sizes;
   /** @type {Area[]} */
-  const areas = [...map.page.boundaries];
+  const areas = [...map.drawn.boundaries];
   for (const { geo } of map.boxes.values()) areas.push({ ...geo, h: geo.h + DRAWER });
   for (const line of map.lines) {
     for (const { a, b } of segmentsOf(line.points)) areas.push(hullOf(a, b));

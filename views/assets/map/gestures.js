@@ -1,6 +1,7 @@
 // @ts-check
 /** Zoom and pan of the map, by wheel, pinch, drag, buttons and keys. */
 import { el, icon } from "../page/dom.js";
+import { MAP } from "../words/map.js";
 import { clamp } from "./shapes.js";
 
 /** @import { ArchitectureMap } from "./map.js" */
@@ -38,7 +39,7 @@ export class Gestures {
 
   /** @param {WheelEvent} event a pinch on a trackpad, or the wheel with Ctrl */
   wheeled(event) {
-    if (!event.ctrlKey && !event.metaKey) return;
+    if (this.map.drawn.isPath || (!event.ctrlKey && !event.metaKey)) return;
     event.preventDefault();
     this.zoomBy(Math.exp(-event.deltaY * 0.0022), this.pointOf(event));
   }
@@ -84,7 +85,7 @@ export class Gestures {
 
   /** @param {number} factor @param {{x: number, y: number}} [at] */
   zoomBy(factor, at) {
-    this.map.stage.classList.remove("is-whole");
+    if (this.map.drawn.isPath) return; // it is read by scrolling the page
     const { x, y, w, h } = this.map.bounds;
     const point = at ?? { x: x + w / 2, y: y + h / 2 };
     const most = Math.max(ZOOM_MOST, LEAST_MOST_PX / this.pxPerUnit());
@@ -96,12 +97,6 @@ export class Gestures {
       y: point.y - (point.y - this.zoom.y) * ratio,
     };
     this.applyZoom();
-  }
-
-  /** The whole map at once, on a phone too. */
-  showWhole() {
-    this.map.stage.classList.add("is-whole");
-    this.fit();
   }
 
   fit() {
@@ -137,9 +132,9 @@ export class Gestures {
     return el(
       "div",
       { class: "gb-zoom" },
-      button("plus", "Zoom in (Ctrl and wheel, or + on the map)", () => this.zoomBy(ZOOM_STEP)),
-      button("minus", "Zoom out", () => this.zoomBy(1 / ZOOM_STEP)),
-      button("fit", "Fit the map", () => this.showWhole()),
+      button("plus", MAP.zoomIn, () => this.zoomBy(ZOOM_STEP)),
+      button("minus", MAP.zoomOut, () => this.zoomBy(1 / ZOOM_STEP)),
+      button("fit", MAP.fit, () => this.fit()),
     );
   }
 }

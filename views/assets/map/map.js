@@ -7,29 +7,44 @@
 import { liveOf, moments } from "../boxes/live.js";
 import { PHASE_BOXES, eventsUnderWay, lanesAt } from "../core/lanes.js";
 import { el, reconcile, setAttribute, setText, svg } from "../page/dom.js";
+import { Pace } from "../page/pace.js";
 import { eventPhrase } from "../words/events.js";
-import { placeFoot } from "./foot.js";
+import { MAP, boxText, mapText } from "../words/map.js";
+import { PHONE, fillFoot, placeFoot } from "./foot.js";
 import { Gestures } from "./gestures.js";
 import { Motion } from "./motion.js";
+import { MovedTable } from "./moved.js";
 import { packetsOf } from "./packets.js";
+import { PATH_SIGN, pathOf } from "./path.js";
+import { makeBox, makeLine } from "./pieces.js";
 import {
-  boundsOf,
   boxIdOf,
   centreOf,
   cut,
-  legendEntry,
   lineTitle,
   makeFrame,
+  placesOf,
   round,
   textWidth,
-  titleOf,
 } from "./shapes.js";
 import { TextFit } from "./text_fit.js";
 
 /** @import { Live } from "../boxes/live.js" */
-/** @import { Component, Connection, PageDocument } from "../core/document.js" */
+/** @import { PageDocument } from "../core/document.js" */
 /** @import { Store } from "../core/store.js" */
+/** @import { RoomFrame } from "../rooms/frame.js" */
 /** @import { Packet } from "./packets.js" */
+/** @import { Drawing } from "./path.js" */
+
+/** @type {Drawing} */
+const NOTHING = {
+  bounds: { x: 0, y: 0, w: 1, h: 1 },
+  components: [],
+  boundaries: [],
+  connections: [],
+  order: [],
+  isPath: false,
+};
 
 export class ArchitectureMap {
   /**
@@ -42,16 +57,18 @@ export class ArchitectureMap {
     this.reduced = matchMedia("(prefers-reduced-motion: reduce)");
     /** The document that is drawn. */
     this.page = /** @type {PageDocument} */ (/** @type {unknown} */ (null));
-    this.bounds = { x: 0, y: 0, w: 1, h: 1 };
+    /** What of it, and where. */
+    this.drawn = NOTHING;
+    this.shape = "";
     /** @type {Map<string, any>} by the document's id */
     this.boxes = new Map();
     /** @type {Map<string, any>} by the engine's name */
     this.boxByLive = new Map();
     /** @type {any[]} */
     this.lines = [];
-    /** @type {Map<string, any>} by the engine's name */
-    this.lineByLive = new Map();
-    /** @type {{node: SVGElement, text: SVGElement}[]} */
+    /** @type {Map<string, any[]>} by the engine's name: several where there are stops between */
+    this.linesByLive = new Map();
+    /** @type {ReturnType<typeof makeFrame>[]} */
     this.frames = [];
     this.packetLayer = svg("g", { class: "gb-packets" });
     this.viewport = svg("g", { class: "gb-viewport" });
@@ -68,16 +85,35 @@ export class ArchitectureMap {
     this.scroll = el("div", { class: "gb-map-scroll" }, this.stage);
     this.foot = el("div", { class: "gb-map-foot" });
     this.text = new TextFit(this);
+    this.live = new Pace(store, () => this.showLive());
     this.motion = new Motion(this);
     this.gestures = new Gestures(this);
     this.zoomer = this.gestures.zoomButtons();
-    root.append(this.scroll, this.foot);
+    this.moved = new MovedTable(store);
+    this.zoomer.prepend(this.moved.toggle());
+    /** The room that may be open in the map's place; its modules come with the first one. */
+    this.frame = /** @type {RoomFrame|null} */ (null);
+    this.loading = /** @type {Promise<void>|null} */ (null);
+    const upper = el("div", { class: "gb-map-upper" }, this.scroll, this.foot);
+    root.append(upper, this.moved.element);
     this.resize = new ResizeObserver(() => {
       this.text.fit();
       placeFoot(this);
       store.changed();
     });
     this.resize.observe(this.stage);
+    /** Widths of map and page as they were laid out last: asking anew lays the page out at once. */
+    this.widths = /** @type {{map: number, page: number}|null} */ (null);
+    this.widthsChange = new ResizeObserver(() => {
+      const { widths } = this;
+      this.widths = this.measured();
+      const { map, page } = this.widths;
+      if (map !== widths?.map || page !== widths.page) store.changed();
+    });
+    for (const each of [this.scroll, root.parentElement ?? root]) this.widthsChange.observe(each);
+    // Readers may space letters and lines otherwise.
+    this.footResize = new ResizeObserver(() => placeFoot(this));
+    this.footResize.observe(this.foot);
     this.listen();
     // Letters are measured to fit their boxes: measure again once the page's own have come.
     Promise.all(["400 16px Inter", "650 16px Inter"].map((font) => document.fonts.load(font))).then(
@@ -92,140 +128,124 @@ export class ArchitectureMap {
 
   destroy() {
     this.resize.disconnect();
+    this.footResize.disconnect();
+    this.widthsChange.disconnect();
     this.motion.stop();
+    this.live.stop();
+    this.frame?.destroy();
+    this.moved.destroy();
   }
 
   // -- building ----------------------------------------------------------------------------------
 
+  /** Draw the document of the store, wide or as a path. */
   build() {
     const page = this.store.document;
+    const other = this.page !== page;
     this.page = page;
-    this.bounds = boundsOf(page);
+    this.shape = this.shapeNow();
+    this.drawn = this.narrow ? pathOf(page, this.store.currentView, this.wide) : placesOf(page);
     const { x, y, w, h } = this.bounds;
     this.stage.setAttribute("viewBox", `${x} ${y} ${w} ${h}`);
     this.stage.style.aspectRatio = `${w} / ${h}`;
-    setAttribute(this.stage, "aria-label", `Map: ${page.meta?.title ?? "architecture"}`);
-    this.boxes = new Map(page.components.map((item) => [item.id, this.makeBox(item)]));
+    this.root.classList.toggle("is-path", this.drawn.isPath);
+    setAttribute(this.stage, "aria-label", mapText(page.meta?.title ?? MAP.untitled));
+    this.boxes = new Map(this.drawn.components.map((item) => [item.id, makeBox(item)]));
     this.boxByLive = new Map();
     for (const box of this.boxes.values())
       if (box.item.live) this.boxByLive.set(box.item.live, box);
-    this.lines = page.connections.map((item) => this.makeLine(item));
-    this.lineByLive = new Map();
-    for (const line of this.lines) if (line.item.live) this.lineByLive.set(line.item.live, line);
-    this.frames = page.boundaries.map(makeFrame);
+    this.lines = this.drawn.connections.map((item) => makeLine(item, this.boxes));
+    this.linesByLive = new Map();
+    for (const line of this.lines) {
+      const { live } = line.item;
+      if (live) this.linesByLive.set(live, [...(this.linesByLive.get(live) ?? []), line]);
+    }
+    this.frames = this.drawn.boundaries.map(makeFrame);
     this.packetLayer = svg("g", { class: "gb-packets" });
     this.viewport = svg(
       "g",
       { class: "gb-viewport" },
       svg("g", {}, ...this.frames.map((frame) => frame.node)),
       svg("g", {}, ...this.lines.map((line) => line.node)),
-      svg("g", {}, ...this.walkingOrder().map((id) => this.boxes.get(id).node)),
+      svg("g", {}, ...this.frames.map((frame) => frame.title)),
+      svg(
+        "g",
+        {},
+        ...this.drawn.order.flatMap((id) => {
+          const { node, opener, flag } = this.boxes.get(id);
+          return [node, opener, flag].filter(Boolean);
+        }),
+      ),
       svg("g", {}, ...this.lines.map((line) => line.texts)),
       this.packetLayer,
     );
     this.stage.replaceChildren(this.viewport);
     this.gestures.fit();
-    this.buildFoot();
+    if (other) fillFoot(this);
     this.text.anew();
     placeFoot(this);
-    this.lastCursor = -2;
+    if (other) this.lastCursor = -2;
   }
 
-  /** The keyboard and those who listen meet the boxes in the order in which a request does. */
-  walkingOrder() {
-    const path = (this.page.request_path ?? []).filter((id) => this.boxes.has(id));
-    return [...new Set([...path, ...this.boxes.keys()])];
+  /** Where the picture ends. */
+  get bounds() {
+    return this.drawn.bounds;
   }
 
-  /** @param {Component} item */
-  makeBox(item) {
-    const parts = {
-      hover: svg("title", { text: titleOf(item) }),
-      ring: svg("rect", { class: "ring", rx: 12 }),
-      pulse: svg("rect", { class: "pulse", rx: 12 }),
-      drawer: svg("path", { class: "drawer" }),
-      card: svg("rect", { class: "card", rx: 8 }),
-      spine: svg("path", { class: "spine" }),
-      rail: svg("rect", { class: "rail", height: 3 }),
-      fill: svg("rect", { class: "fill", height: 3, width: 0 }),
-      tag: svg("text", { class: "tag" }),
-      title: svg("text", { class: "title" }),
-      sub: svg("text", { class: "sub" }),
-      live: svg("text", { class: "live" }),
-      spark: svg("circle", { class: "spark", r: 5.5, visibility: "hidden" }),
+  /** The width that there is, in pixels; 0: nothing is on show. */
+  get wide() {
+    return (this.widths ??= this.measured()).map;
+  }
+
+  measured() {
+    return {
+      map: this.scroll.clientWidth,
+      page: this.root.parentElement?.clientWidth ?? 0,
     };
-    const node = svg(
-      "g",
-      {
-        class: item.live ? "gb-box" : "gb-box is-static",
-        "data-component": item.id,
-        "data-type": item.type,
-        role: "button",
-        tabindex: 0,
-        "aria-pressed": "false",
-      },
-      parts.hover,
-      ...Object.values(parts).slice(1),
-    );
-    return { item, node, ...parts, geo: item, shown: "" };
   }
 
-  /** @param {Connection} item */
-  makeLine(item) {
-    const hover = svg("title", { text: lineTitle(item, this.boxes) });
-    const hit = svg("path", { class: "hit" });
-    const shaft = svg("path", { class: "shaft" });
-    // Beside the page: asked for a point, a path in it makes the browser lay out the whole page.
-    const track = svg("path");
-    const tip = svg("path", { class: "tip" });
-    const node = svg(
-      "g",
-      { class: "gb-line", "data-connection": item.id, "data-variant": item.variant ?? "default" },
-      hover,
-      hit,
-      shaft,
-      tip,
-    );
-    if (item.width) node.style.setProperty("--width", String(item.width));
-    const name = svg("text", { class: "gb-name", text: item.label ?? "" });
-    const quantity = svg("text", { class: "gb-quantity" });
-    const texts = svg("g", { "pointer-events": "none" }, name, quantity);
-    return { item, node, hover, hit, shaft, track, tip, name, quantity, texts, length: 0 };
+  /** Whether the page has so little room that the boxes stand one below the other. */
+  get narrow() {
+    const { map, page } = (this.widths ??= this.measured());
+    return map > 0 && page > 0 && page <= PHONE;
   }
 
-  buildFoot() {
-    const { page } = this;
-    const types = new Set(page.components.map((item) => item.type));
-    const kinds = new Set(page.boundaries.map((item) => item.kind));
-    const entries = [...types, ...kinds].map((kind) => legendEntry(kind));
-    const live = page.components.some((item) => item.live);
-    if (live) entries.push(legendEntry("event"));
-    this.foot.replaceChildren();
-    if (page.meta?.subtitle) {
-      this.foot.append(el("p", { class: "gb-subtitle", text: page.meta.subtitle }));
-    }
-    if (!live) {
-      this.foot.append(
-        el("p", {
-          text: "No part of this document has a counterpart in the engine: the map is static.",
-        }),
-      );
-    }
-    const legend = el("ul", { class: "gb-legend", "aria-label": "Legend" }, ...entries);
-    this.foot.append(el("div", { class: "gb-map-bar" }, legend, this.zoomer));
+  /** What the places of a path depend on; "" where the document gives them. */
+  shapeNow() {
+    if (!this.wide && this.drawn.order.length) return this.shape; // a room covers the map
+    return this.narrow ? `${this.wide} ${this.store.view}` : "";
   }
-
-  // -- text that fits ----------------------------------------------------------------------------
 
   // -- updating ----------------------------------------------------------------------------------
 
   update() {
     if (!this.store.document) return;
     if (this.page !== this.store.document) this.build();
+    this.moved.update();
+    if (this.isCovered()) return;
+    if (this.shape !== this.shapeNow()) this.build();
     this.showFocus();
     this.showSelection();
-    this.showLive();
+    if (!this.isLiveShown()) this.live.update();
     this.showEvents();
+  }
+
+  /** Whether a room is open in the map's place; it is brought up to date then. */
+  isCovered() {
+    if (this.store.opened !== null) this.loading ??= this.loadFrame();
+    return this.frame?.update() ?? false;
+  }
+
+  async loadFrame() {
+    const { RoomFrame } = await import("../rooms/frame.js");
+    this.frame = new RoomFrame(this);
+    this.moved.element.before(this.frame.element);
+    this.store.changed();
+  }
+
+  /** A room takes the map's place, or leaves it. @param {boolean} covered */
+  cover(covered) {
+    this.root.classList.toggle("has-room", covered);
   }
 
   showFocus() {
@@ -246,22 +266,28 @@ export class ArchitectureMap {
   /** Works on the page alone, so that a click shows in the same frame. */
   showSelection() {
     const chosen = this.store.selection.component;
+    const faults = new Set(this.store.refused?.errors.map((error) => error.box));
     for (const [id, box] of this.boxes) {
       box.node.classList.toggle("is-selected", id === chosen);
       const pointed = this.store.pointed !== null && box.item.live === this.store.pointed;
       box.node.classList.toggle("is-pointed", pointed);
       setAttribute(box.node, "aria-pressed", id === chosen ? "true" : "false");
+      box.node.classList.toggle("is-faulty", faults.has(id));
     }
+  }
+
+  /** Whether the boxes' live lines are those of the moment. */
+  isLiveShown() {
+    const { store } = this;
+    return (
+      this.liveVersion === store.version &&
+      this.liveHeader === store.header &&
+      this.liveLayout === this.text.layouts
+    );
   }
 
   showLive() {
     const { store } = this;
-    if (
-      this.liveVersion === store.version &&
-      this.liveHeader === store.header &&
-      this.liveLayout === this.text.layouts
-    )
-      return;
     this.liveVersion = store.version;
     this.liveHeader = store.header;
     this.liveLayout = this.text.layouts;
@@ -279,8 +305,9 @@ export class ArchitectureMap {
     const line = live?.line ?? (item.live ? "no log yet" : "static");
     if (box.shown !== line) {
       box.shown = line;
-      const state = item.live ? line : "Static: no live counterpart";
-      const room = geo.w - 20;
+      const state = item.live ? line : MAP.staticBox;
+      const sign = this.drawn.isPath ? PATH_SIGN : 21;
+      const room = geo.w - (item.live ? sign + 12 : 20);
       const fits = !live?.short || textWidth(line, small, 550) <= room;
       setText(box.live, cut(fits ? line : /** @type {string} */ (live?.short), room, small, 550));
       setAttribute(node, "aria-label", `${item.label}. ${item.sublabel || item.type}. ${state}`);
@@ -304,7 +331,7 @@ export class ArchitectureMap {
     const now = record?.kind === "event" ? record : null;
     const events = eventsUnderWay(store);
     const packets = packetsOf(events, now).filter((packet) =>
-      this.lineByLive.has(packet.connection),
+      this.linesByLive.has(packet.connection),
     );
     this.showPackets(packets);
     this.showSparks(events, now);
@@ -323,12 +350,15 @@ export class ArchitectureMap {
       line.name.classList.toggle("is-lit", packet !== undefined);
       setText(line.quantity, packet?.quantity ?? "");
     }
+    const spots = packets.flatMap((packet) =>
+      (this.linesByLive.get(packet.connection) ?? []).map((line) => ({ packet, line })),
+    );
     reconcile(
       this.packetLayer,
-      packets,
-      (packet) => packet.connection,
-      (packet) => this.makePacket(packet),
-      (node, packet) => {
+      spots,
+      ({ packet, line }) => `${line.item.id} ${packet.back}`,
+      ({ packet, line }) => this.makePacket(packet, line),
+      (node, { packet }) => {
         setAttribute(node, "data-events", packet.events.map((event) => event.seq).join(" "));
         setAttribute(node, "data-quantity", packet.quantity);
         node.classList.toggle("is-now", packet.now);
@@ -338,12 +368,11 @@ export class ArchitectureMap {
     );
   }
 
-  /** @param {Packet} packet it rests near the arrow's end, or midway */
-  makePacket(packet) {
-    const line = this.lineByLive.get(packet.connection);
-    const rest = this.reduced.matches
-      ? line.length / 2
-      : Math.max(line.length - 15, line.length * 0.75);
+  /** @param {Packet} packet rests near the end that it goes to, or midway @param {any} line */
+  makePacket(packet, line) {
+    const far = Math.max(line.length - 15, line.length * 0.75);
+    const end = packet.back ? line.length - far : far;
+    const rest = this.reduced.matches ? line.length / 2 : end;
     const { x, y } = line.track.getPointAtLength(rest);
     return svg(
       "g",
@@ -391,7 +420,7 @@ export class ArchitectureMap {
         (row) => `${row.name}: ${row.value}\n    ${row.truth}: ${row.how}`,
       );
       if (live?.meterHow) rows.push(`bar: ${live.meterHow}\n    derived: the part of the whole`);
-      setText(box.hover, [titleOf(box.item), ...rows].join("\n"));
+      setText(box.hover, [boxText(box.item), ...rows].join("\n"));
       return;
     }
     const id = node?.closest("[data-connection]")?.getAttribute("data-connection");
@@ -404,8 +433,6 @@ export class ArchitectureMap {
     if (phrases.length) phrases.push("measured: events of this phase in the engine's log");
     setText(line.hover, [lineTitle(line.item, this.boxes), ...phrases].join("\n"));
   }
-
-  // -- motion ------------------------------------------------------------------------------------
 
   // -- hands -------------------------------------------------------------------------------------
 
@@ -421,6 +448,12 @@ export class ArchitectureMap {
   clicked(event) {
     if (this.gestures.dragged) return;
     const id = boxIdOf(event.target);
+    const opener = /** @type {Element} */ (event.target).closest("[data-open]");
+    const opened = opener?.getAttribute("data-open") ?? (event.detail === 2 ? id : null);
+    if (opened !== null && this.store.canOpen(opened)) {
+      this.store.openBox(opened);
+      return;
+    }
     this.choose(id === this.store.selection.component ? null : id);
     if (this.store.selection.component !== null) this.onChosen();
   }
@@ -439,7 +472,9 @@ export class ArchitectureMap {
   pressed(event) {
     const id = boxIdOf(event.target);
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (id && (event.key === "Enter" || event.key === " ")) {
+    const again = id !== null && id === this.store.selection.component;
+    if (again && event.key === "Enter" && this.store.canOpen(id)) this.store.openBox(id);
+    else if (id && (event.key === "Enter" || event.key === " ")) {
       this.choose(id === this.store.selection.component ? null : id);
       if (this.store.selection.component !== null) this.onChosen();
     } else if (id && event.key.startsWith("Arrow")) this.goTo(id, event.key);

@@ -1,6 +1,7 @@
 // @ts-check
 /** What moves on the map: events that the cursor just passed travel their arrows. */
 import { svg } from "../page/dom.js";
+import { READS } from "./packets.js";
 import { round } from "./shapes.js";
 
 /** @import { ArchitectureMap } from "./map.js" */
@@ -12,7 +13,7 @@ export class Motion {
   /** @param {ArchitectureMap} map */
   constructor(map) {
     this.map = map;
-    /** @type {{line: any, began: number, node: SVGElement}[]} */
+    /** @type {{line: any, back: boolean, began: number, node: SVGElement}[]} */
     this.flights = [];
     this.frame = 0;
   }
@@ -37,20 +38,20 @@ export class Motion {
     }
     const last = [...passed.values()].slice(-MOST_FLIGHTS);
     for (const event of last) {
-      const line = event.connection && this.map.lineByLive.get(event.connection);
-      if (line) this.launch(line);
+      const lines = this.map.linesByLive.get(event.connection ?? "");
+      if (lines) for (const line of lines) this.launch(line, READS.has(event.type));
       else if (event === now || last.length <= 2)
         this.pulse(this.map.boxByLive.get(event.component));
     }
   }
 
-  /** @param {any} line */
-  launch(line) {
+  /** @param {any} line @param {boolean} back against the arrow */
+  launch(line, back) {
     if (this.flights.some((flight) => flight.line === line)) return;
     if (this.flights.length >= MOST_FLIGHTS * 2) return;
     const node = svg("circle", { class: "gb-flight", r: 5 });
     this.map.viewport.append(node);
-    this.flights.push({ line, began: performance.now(), node });
+    this.flights.push({ line, back, began: performance.now(), node });
     if (!this.frame) this.frame = requestAnimationFrame((time) => this.tick(time));
   }
 
@@ -64,7 +65,8 @@ export class Motion {
         return false;
       }
       const eased = part < 0.5 ? 2 * part * part : 1 - (2 - 2 * part) ** 2 / 2;
-      const { x, y } = flight.line.track.getPointAtLength(eased * flight.line.length);
+      const way = flight.back ? 1 - eased : eased;
+      const { x, y } = flight.line.track.getPointAtLength(way * flight.line.length);
       flight.node.setAttribute("transform", `translate(${round(x)} ${round(y)})`);
       return true;
     });

@@ -4,11 +4,15 @@
  * current phase travelled. A pure function of the log and the cursor, so that a changed event
  * changes its own packet and no other.
  *
- * @typedef {{connection: string, events: EventRecord[], now: boolean, quantity: string}} Packet
+ * @typedef {{connection: string, events: EventRecord[], now: boolean, back: boolean,
+ *   quantity: string}} Packet `back`: what the arrow's end asked for comes back to its beginning
  */
 import { bytes, count, plural, quote } from "../words/format.js";
 
 /** @import { EventRecord } from "../core/records.js" */
+
+/** What is read goes against its arrow, which leads to where it is kept. */
+export const READS = new Set(["weights_read", "pages_read"]);
 
 /**
  * @param {EventRecord[]} events of the current phase up to the cursor
@@ -26,7 +30,9 @@ export function packetsOf(events, now) {
   }
   return Array.from(travelled, ([connection, list]) => {
     const here = now !== null && now.connection === connection;
-    return { connection, events: list, now: here, quantity: quantityOf(here ? [now] : list) };
+    const shown = here ? [now] : list;
+    const back = READS.has(shown[shown.length - 1].type);
+    return { connection, events: list, now: here, back, quantity: quantityOf(shown) };
   });
 }
 
@@ -44,7 +50,7 @@ const whoOf = (events, suffix = "") =>
   events.length === 1 ? shortId(events[0].facts.request) + suffix : `${events.length} req${suffix}`;
 
 /** @type {Record<string, (events: EventRecord[]) => string>} */
-const QUANTITIES = {
+export const QUANTITIES = {
   request_submitted: (events) => whoOf(events),
   request_refused: (events) => whoOf(events, " no"),
   request_arrived: (events) => whoOf(events),
@@ -93,7 +99,7 @@ const QUANTITIES = {
 };
 
 /** @param {EventRecord[]} events of one connection; the last one's type decides */
-function quantityOf(events) {
+export function quantityOf(events) {
   const { type } = events[events.length - 1];
   const make = Object.hasOwn(QUANTITIES, type) ? QUANTITIES[type] : null;
   return make ? make(events.filter((event) => event.type === type)) : "";

@@ -4,8 +4,10 @@
  */
 import { el, svg } from "../page/dom.js";
 import { fitted } from "../words/format.js";
+import { kindText, lineText } from "../words/map.js";
 
-/** @import { Area, Component, Connection, PageDocument } from "../core/document.js" */
+/** @import { Area, Connection, PageDocument } from "../core/document.js" */
+/** @import { Drawing, Section } from "./path.js" */
 
 /** Height of the strip with the live line below a box. */
 export const DRAWER = 21;
@@ -14,6 +16,19 @@ const CORNER = 9;
 
 /** @param {number} value */
 export const round = (value) => Math.round(value * 10) / 10;
+
+/**
+ * The document where it says that things stand. The keyboard and those who listen meet the boxes
+ * in the order in which a request does.
+ * @param {PageDocument} page @returns {Drawing}
+ */
+export function placesOf(page) {
+  const { components, boundaries, connections } = page;
+  const ids = components.map((item) => item.id);
+  const path = (page.request_path ?? []).filter((id) => ids.includes(id));
+  const order = [...new Set([...path, ...ids])];
+  return { bounds: boundsOf(page), components, boundaries, connections, order, isPath: false };
+}
 
 /** @param {PageDocument} page */
 export function boundsOf(page) {
@@ -38,48 +53,26 @@ export function boundsOf(page) {
   };
 }
 
-/** @param {any} boundary */
-export function makeFrame(boundary) {
-  const { x, y, w, h, label, kind } = boundary;
+/** Its title is a node of its own, above the lines. @param {Section} section */
+export function makeFrame({ x, y, w, h, label, kind }) {
   const text = svg("text", { x: x + 12, y: y + 18, text: label });
-  const node = svg(
-    "g",
-    { class: "gb-frame", "data-kind": kind },
-    svg("rect", { x, y, width: w, height: h, rx: 12 }),
-    text,
-  );
-  return { node, text };
+  const part = { class: "gb-frame", "data-kind": kind };
+  const node = svg("g", part, svg("rect", { x, y, width: w, height: h, rx: 12 }));
+  return { node, title: svg("g", part, text), text, label, room: w - 24 };
 }
 
 /** @param {string} kind */
 export function legendEntry(kind) {
   /** @type {Record<string, string>} */
-  const words = {
-    region: "Region",
-    "security-group": "Security group",
-    event: "Event of the engine",
-    cloud: "Cloud / graph",
-    database: "Database / memory",
-    messagebus: "Message bus",
-  };
-  /** @type {Record<string, string>} */
   const tones = { region: "region", "security-group": "security", event: "event" };
-  const label = words[kind] ?? kind.charAt(0).toUpperCase() + kind.slice(1);
   const mark = el("i", { "data-kind": kind, style: `--tone: var(--gb-${tones[kind] ?? kind})` });
-  return el("li", {}, mark, label);
-}
-
-/** @param {Component} item */
-export function titleOf(item) {
-  const state = item.live ? "" : "\nStatic: it has no live counterpart in this engine.";
-  return [item.label, item.sublabel, item.tag].filter(Boolean).join(" · ") + state;
+  return el("li", {}, mark, kindText(kind));
 }
 
 /** @param {Connection} item @param {Map<string, any>} boxes */
-export function lineTitle(item, boxes) {
+export function lineTitle({ from, to, label, live }, boxes) {
   const name = (/** @type {string} */ id) => boxes.get(id)?.item.label ?? id;
-  const state = item.live ? "" : "\nStatic: no event of the engine travels here.";
-  return `${name(item.from)} → ${name(item.to)}${item.label ? `: ${item.label}` : ""}${state}`;
+  return lineText(name(from), name(to), label ?? "", Boolean(live));
 }
 
 /** @param {number} x @param {number} y @param {number} w */

@@ -3,6 +3,10 @@
  * The map's words: letters keep a least size on the screen, a box grows for its words where there
  * is room, and what does not fit is cut with an ellipsis.
  */
+import { placeClaimFlag } from "./claim_flag.js";
+import { layFrames, settleNames } from "./label_room.js";
+import { PATH_LETTERS, PATH_SIGN } from "./path.js";
+import { placeOpener } from "./pieces.js";
 import {
   DRAWER,
   cut,
@@ -25,6 +29,7 @@ import {
 /** @import { ArchitectureMap } from "./map.js" */
 
 const MOST_GROWTH = 22; // by which a box may be drawn wider on a side, for its words
+const PATH_FLAG = 30; // pixels of a path's box that its claims' mark takes
 const LEAST_PX = 11.2; // no letter of the fitted map is smaller than this on the screen
 
 export class TextFit {
@@ -54,14 +59,20 @@ export class TextFit {
     if (Math.abs(scale - this.scale) < 0.004) return;
     this.scale = scale;
     this.layouts += 1;
+    const { isPath } = this.map.drawn;
     const small = Math.min(16, Math.max(12.2, LEAST_PX / scale));
     const big = Math.min(16, Math.max(14, (LEAST_PX + 0.3) / scale));
-    this.sizes = { small, big };
-    for (const box of this.map.boxes.values()) box.geo = this.widened(box.item);
+    this.sizes = isPath ? PATH_LETTERS : { small, big };
+    for (const box of this.map.boxes.values())
+      box.geo = isPath ? box.item : this.widened(box.item);
     for (const box of this.map.boxes.values()) this.layBox(box);
     for (const line of this.map.lines) this.layLine(line);
+    if (!isPath) settleNames(this.map, layFrames(this.map));
     for (const line of this.map.lines) this.layQuantity(line);
-    for (const frame of this.map.frames) frame.text.setAttribute("font-size", String(round(small)));
+    for (const frame of this.map.frames) {
+      frame.text.setAttribute("font-size", String(round(this.sizes.small)));
+      if (isPath) frame.text.textContent = cut(frame.label, frame.room, this.sizes.small, 600);
+    }
   }
 
   /**
@@ -119,7 +130,7 @@ export class TextFit {
     const edge = side < 0 ? item.x : item.x + item.w;
     const rim = side < 0 ? this.map.bounds.x : this.map.bounds.x + this.map.bounds.w;
     let room = Math.min(MOST_GROWTH, side * (rim - edge) - 7);
-    for (const other of this.map.page.components) {
+    for (const other of this.map.drawn.components) {
       if (
         other === item ||
         other.y > item.y + item.h + DRAWER ||
@@ -130,7 +141,7 @@ export class TextFit {
       if (gap < 0) continue;
       room = Math.min(room, (gap - this.widestLabelBetween(item, other) - 22) / 2);
     }
-    for (const frame of this.map.page.boundaries) {
+    for (const frame of this.map.drawn.boundaries) {
       const wall = side < 0 ? frame.x : frame.x + frame.w;
       const gap = side * (wall - edge);
       if (gap > 0 && item.y >= frame.y && item.y <= frame.y + frame.h)
@@ -141,7 +152,7 @@ export class TextFit {
 
   /** @param {Component} a @param {Component} b */
   widestLabelBetween(a, b) {
-    const between = this.map.page.connections.filter(
+    const between = this.map.drawn.connections.filter(
       (each) =>
         (each.from === a.id && each.to === b.id) || (each.from === b.id && each.to === a.id),
     );
@@ -178,13 +189,18 @@ export class TextFit {
         1,
       );
     for (const node of [box.tag, box.title, box.sub]) node.textContent = "";
+    const { isPath } = this.map.drawn;
+    const sign = isPath && box.opener ? PATH_SIGN : 0;
+    const taken = 17 + sign + (isPath && box.flag ? PATH_FLAG : 0);
     const step = Math.min(big + 5, h / lines.length);
     const top = y + h / 2 - ((lines.length - 1) * step) / 2;
     lines.forEach((line, row) => {
       place(line.node, x + 12, top + row * step + line.size * 0.36, line.size);
-      line.node.textContent = cut(line.text, w - 17, line.size, line.weight);
+      line.node.textContent = cut(line.text, w - taken, line.size, line.weight);
     });
     place(box.live, x + 11, y + h + DRAWER / 2 + 1 + small * 0.36, small);
+    placeOpener(box.opener, geo, sign);
+    placeClaimFlag(box.flag, geo, small, isPath ? sign : null);
     box.shown = "";
   }
 
@@ -201,7 +217,9 @@ export class TextFit {
     line.length = line.track.getTotalLength();
     line.points = points;
     const wide = Math.max(textWidth(item.label ?? "", small, 500), small * 3.4);
-    line.spot = labelSpot(item, points, wide, small);
+    line.spot = item.spot ?? labelSpot(item, points, wide, small);
+    if (name.childElementCount) name.textContent = item.label ?? "";
+    if (item.spot) name.textContent = cut(item.label ?? "", item.spot.room, small, 500);
     place(name, line.spot.x, line.spot.y, small);
     for (const node of [name, quantity]) node.setAttribute("text-anchor", line.spot.anchor);
   }
@@ -213,12 +231,22 @@ export class TextFit {
   layQuantity(line) {
     const { small } = this.sizes;
     const { spot, item } = line;
+    if (item.spot) {
+      // A path has a row for each, or the end of the label's.
+      const wide = item.label ? textWidth(line.name.textContent, small, 650) + 9 : 0;
+      const aside = spot.anchor === "end" ? -wide : wide;
+      if (spot.inline) place(line.quantity, spot.x + aside, spot.y, small);
+      else place(line.quantity, spot.x, spot.y + (item.label ? small + 3 : 0), small);
+      return;
+    }
     const step = small + 2.5;
     const rows = item.label ? [spot.away, -spot.away, 2 * -spot.away, 2 * spot.away] : [0];
-    const areas = rows.map((row) => textArea(spot, spot.y + row * step, small * 4.6, small));
+    const { up = 0, down = 0 } = spot; // further rows of the label
+    const places = rows.map((row) => spot.y + row * step + (row < 0 ? -up : down));
+    const areas = places.map((y) => textArea(spot, y, small * 4.6, small));
     // On a static line nothing ever travels.
     const free = item.live ? areas.findIndex((area) => !this.hidesSomething(area, line)) : 0;
-    place(line.quantity, spot.x, spot.y + rows[Math.max(0, free)] * step, small);
+    place(line.quantity, spot.x, places[Math.max(0, free)], small);
   }
 
   /** @param {{x: number, y: number, w: number, h: number}} area @param {any} own */

@@ -141,7 +141,7 @@ export class Console {
 
   /** @param {Entry} entry */
   goTo(entry) {
-    this.store.seek(entry.i);
+    this.store.jump(entry.i);
     this.onPick(entry.component);
   }
 

@@ -3,17 +3,28 @@
  * The row above the map: the tabs of the views, whose engine is shown, and what can be done with
  * its log.
  */
+import { keepText, recallText } from "../core/tab_memory.js";
 import { MAX_FILE, tooLarge } from "../core/trace_file.js";
 import { messageOf } from "../words/format.js";
+import { CHOOSE_VIEW, HEAD, SHORTCUTS } from "../words/head.js";
+import { OPEN } from "../words/open.js";
+import { LINK } from "../words/reach.js";
 import { el, icon, reconcile, setAttribute, setText } from "./dom.js";
+import { MomentTools, isMoment } from "./moment.js";
+import { OpenMenu } from "./open_menu.js";
+import { SaveMenu } from "./save_menu.js";
 
 /** @import { Store } from "../core/store.js" */
-/** @import { EngineLink } from "../core/stream.js" */
+/** @import { Address } from "./address.js" */
+
+const KEYS_KEY = "glassbox.keys";
 
 /** @type {Record<string, string>} paths in a square of 16 */
 const ICONS = {
-  save: "M7 2h2v6h2.5L8 11.5 4.5 8H7zM2 12h12v2H2z",
-  open: "M2 3h4.5l1.5 2H14v8H2z",
+  link:
+    "M6.5 9.5a.9.9 0 0 0 1.3 0l3.9-3.9a1.4 1.4 0 0 0-2-2L8.4 4.9 7.1 3.6 8.4 2.3a3.2 3.2 0 0 1 " +
+    "4.6 4.6L9.1 10.8a2.7 2.7 0 0 1-3.9 0zm3-3a.9.9 0 0 0-1.3 0l-3.9 3.9a1.4 1.4 0 0 0 2 2l1.3" +
+    "-1.3 1.3 1.3-1.3 1.3A3.2 3.2 0 0 1 3 9.1l3.9-3.9a2.7 2.7 0 0 1 3.9 0z",
   reset: "M8 3a5 5 0 1 1-4.6 3H1.6L4.2 3l2.6 3H5a3.4 3.4 0 1 0 3-1.4z",
   help:
     "M8 1.5a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13zm-.8 9.4h1.6v1.6H7.2zm.8-7.5c1.6 0 2.8 1 " +
@@ -21,52 +32,50 @@ const ICONS = {
     ".7-1 0-.5-.5-.9-1.2-.9s-1.3.5-1.3 1.2H5.1c0-1.6 1.2-2.7 2.9-2.7z",
 };
 
-const SHORTCUTS = [
-  [["Space"], "run or pause"],
-  [["→", "←"], "on or back by one event"],
-  [["Shift →", "Shift ←"], "on or back by one phase"],
-  [["n", "]"], "on by one step"],
-  [["p", "["], "back by one step"],
-  [["Home", "End"], "to the start, to the newest record"],
-  [["Esc"], "deselect"],
-  [["Tab"], "walk the map as a request does, box by box"],
-  [["↑ ↓ ← →"], "to the nearest box in that direction"],
-  [["Enter"], "select the box"],
-  [["+", "-", "0"], "zoom the map, fit it"],
-];
-
-const RESET_TITLE = "Begin again with an empty engine of the same settings";
+/** Kinds of which the reader has said all: what is wrong, and where. */
+const UNNAMED = new Set(["trace", "json", "text"]);
 
 export class Head {
   /**
    * @param {HTMLElement} root
    * @param {Store} store
+   * @param {Address} address
    */
-  constructor(root, store) {
+  constructor(root, store, address) {
     this.store = store;
+    this.address = address;
     this.problem = ""; // why a file could not be opened
-    this.tabs = el("div", { class: "gb-tabs", role: "tablist", "aria-label": "Views" });
+    /** What can be done with it instead. @type {[string, () => void]|null} */
+    this.instead = null;
+    /** Asks for a document to be drawn. @type {((name: string, text: string) => void)|undefined} */
+    this.openDocument = undefined;
+    this.tabs = el("div", { class: "gb-tabs", role: "tablist", "aria-label": HEAD.views });
     this.tabs.addEventListener("keydown", (event) => this.tabPressed(event));
     this.status = el("span", { class: "gb-status" });
     this.engines = this.engineSelect();
     this.file = this.fileInput();
-    const saveTitle = "Save the log of this engine as a file";
-    this.saveButton = tool("save", "Save", saveTitle, () => void this.save());
-    this.openButton = tool("open", "Open", "Open a saved trace", () => this.file.click());
-    this.resetButton = tool("reset", "Reset", RESET_TITLE, () => void this.reset());
-    this.helpButton = tool("help", "", "Keyboard shortcuts", () => this.toggleHelp());
-    this.helpButton.setAttribute("aria-label", "Keyboard shortcuts");
+    this.moment = new MomentTools(store);
+    this.saveMenu = new SaveMenu(store, this.moment);
+    this.openMenu = new OpenMenu(store, () => this.file.click());
+    this.linkButton = tool("link", "", LINK.title, () => void this.copyLink());
+    this.linkButton.setAttribute("aria-label", LINK.name);
+    this.resetButton = tool("reset", HEAD.reset, HEAD.resetTitle, () => void this.reset());
+    this.helpButton = tool("help", "", HEAD.keysTitle, () => this.toggleHelp());
+    this.helpButton.setAttribute("aria-label", HEAD.keysTitle);
     this.helpButton.setAttribute("aria-expanded", "false");
-    this.help = makeHelp();
+    this.keySwitch = this.makeKeySwitch();
+    this.help = makeHelp(this.keySwitch);
     /** @type {HTMLElement[]} the row of the views' keys in the help */
     this.viewKeys = [];
     const tools = [
       this.status,
       this.engines,
-      this.saveButton,
-      this.openButton,
+      this.saveMenu.element,
+      this.openMenu.element,
       this.file,
+      this.linkButton,
       this.resetButton,
+      this.moment.back,
       this.helpButton,
     ];
     this.corner = el(
@@ -78,18 +87,23 @@ export class Head {
     root.append(this.tabs, this.corner);
   }
 
+  destroy() {
+    this.saveMenu.destroy();
+    this.openMenu.destroy();
+  }
+
   /** @returns {HTMLSelectElement} */
   engineSelect() {
     const select = el(
       "select",
       {
         class: "gb-select",
-        "aria-label": "Engine",
-        title: "Whose engine is shown",
+        "aria-label": HEAD.engine,
+        title: HEAD.engineTitle,
         onchange: () => this.chooseEngine(),
       },
-      el("option", { value: "own", text: "my engine" }),
-      el("option", { value: "shared", text: "shared engine" }),
+      el("option", { value: "own", text: HEAD.own }),
+      el("option", { value: "shared", text: HEAD.shared }),
     );
     return /** @type {HTMLSelectElement} */ (select);
   }
@@ -98,10 +112,10 @@ export class Head {
   fileInput() {
     const input = el("input", {
       type: "file",
-      accept: ".jsonl,application/jsonl,text/plain",
+      accept: ".jsonl,.safetensors,.json,application/jsonl,text/plain",
       class: "gb-hidden",
       tabindex: "-1",
-      "aria-label": "Open a saved trace",
+      "aria-label": HEAD.file,
       onchange: () => void this.openFile(),
     });
     return /** @type {HTMLInputElement} */ (input);
@@ -116,34 +130,51 @@ export class Head {
     this.updateTools();
   }
 
+  /** Whoever speaks to the page, or often hits a key, may do without. */
+  makeKeySwitch() {
+    const box = /** @type {HTMLInputElement} */ (
+      el("input", {
+        type: "checkbox",
+        onchange: () => keepText(KEYS_KEY, box.checked ? "" : "off"),
+      })
+    );
+    box.checked = recallText(KEYS_KEY) !== "off";
+    return box;
+  }
+
+  /** Whether a key that types something is a command all the same. */
+  get takesLetters() {
+    return this.keySwitch.checked;
+  }
+
   /** @param {boolean} [open] */
   toggleHelp(open = this.help.hidden !== false) {
     const views = this.store.document?.views?.length ?? 0;
     if (open) {
       for (const node of this.viewKeys) node.remove();
       this.viewKeys = views ? viewKeys(views) : [];
-      this.help.lastElementChild?.append(...this.viewKeys);
+      this.help.querySelector("dl")?.append(...this.viewKeys);
     }
+    const within = this.help.matches(":focus-within");
     this.help.hidden = !open;
     this.helpButton.setAttribute("aria-expanded", String(open));
+    if (open) this.help.focus({ preventScroll: true });
+    else if (within) this.helpButton.focus({ preventScroll: true });
   }
 
   chooseEngine() {
     this.store.link?.choose(/** @type {"own"|"shared"} */ (this.engines.value));
   }
 
-  async save() {
+  async copyLink() {
     const { store } = this;
+    const { link } = this.address;
     try {
-      const blob = await /** @type {EngineLink} */ (store.link).traceFile();
-      const link = el("a", {
-        href: URL.createObjectURL(blob),
-        download: `glassbox-${store.header?.trace_id ?? "trace"}.jsonl`,
-      });
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(/** @type {HTMLAnchorElement} */ (link).href), 10_000);
-    } catch (error) {
-      store.tell("error", `The trace could not be saved: ${messageOf(error)}`);
+      await navigator.clipboard.writeText(link);
+      const file = store.live || store.savedPath ? "" : LINK.savedLog(store.traceName);
+      store.tell("info", LINK.copied + (store.live ? LINK.liveLog : file));
+    } catch {
+      prompt(LINK.byHand, link); // an address that is not this machine's and not https
     }
   }
 
@@ -151,15 +182,48 @@ export class Head {
     const file = this.file.files?.[0];
     this.file.value = "";
     if (!file) return;
+    this.problem = "";
+    this.instead = null;
+    if (isMoment(file.name)) return this.openMoment(file);
     try {
       if (file.size > MAX_FILE) throw new Error(tooLarge());
-      this.store.openTrace(await file.text(), file.name);
-      this.problem = "";
+      this.store.openTrace(await file.text(), file.name, false, file);
     } catch (error) {
-      this.problem =
-        `${file.name} cannot be opened: ${messageOf(error)}. What was shown stays. Correct that ` +
-        "place, or save the trace again.";
+      await this.refuse(file, messageOf(error));
     }
+    this.store.changed();
+  }
+
+  /** @param {File} file */
+  openMoment(file) {
+    return this.moment.restore(file, (problem) => (this.problem = problem));
+  }
+
+  /** Say what the file is where it is no trace at all. @param {File} file @param {string} why */
+  async refuse(file, why) {
+    this.problem = HEAD.refused(file.name, why);
+    let kind;
+    try {
+      kind = await this.store.link?.kindOf(file);
+    } catch {
+      return; // the server is away: the line and what is wrong there have to do
+    }
+    if (!kind || UNNAMED.has(kind.name)) return;
+    if (kind.name === "moment") {
+      this.problem = "";
+      await this.openMoment(file);
+      return;
+    }
+    this.problem = OPEN.other(file.name, kind);
+    const open = this.openDocument;
+    if (kind.name !== "document" || !open) return;
+    this.instead = [OPEN.asDocument, () => void this.drawDocument(file, open)];
+  }
+
+  /** @param {File} file @param {(name: string, text: string) => void} open */
+  async drawDocument(file, open) {
+    open(file.name, await file.text());
+    this.problem = "";
     this.store.changed();
   }
 
@@ -216,8 +280,9 @@ export class Head {
     this.engines.hidden = !store.live || !store.sharedOffered;
     const why = store.whyNoCommand;
     setAttribute(this.resetButton, "disabled", why ? "" : null);
-    this.resetButton.title = why || RESET_TITLE;
-    setAttribute(this.saveButton, "disabled", store.live && store.header ? null : "");
+    this.resetButton.title = why || HEAD.resetTitle;
+    this.saveMenu.update();
+    this.moment.update();
   }
 }
 
@@ -231,22 +296,24 @@ function tool(name, text, title, act) {
   );
 }
 
-function makeHelp() {
+/** @param {HTMLInputElement} keySwitch */
+function makeHelp(keySwitch) {
   const items = SHORTCUTS.flatMap(([keys, text]) => [
-    el(
-      "dt",
-      {},
-      .../** @type {string[]} */ (keys).map((key) =>
-        key === "…" ? key : el("kbd", { text: key }),
-      ),
-    ),
-    el("dd", { text: /** @type {string} */ (text) }),
+    el("dt", {}, ...keys.map((key) => el("kbd", { text: key }))),
+    el("dd", { text }),
   ]);
   return el(
     "div",
-    { class: "gb-popover", role: "dialog", "aria-label": "Keyboard shortcuts", hidden: true },
-    el("h3", { text: "Keyboard" }),
+    {
+      class: "gb-popover",
+      role: "dialog",
+      "aria-label": HEAD.keysTitle,
+      tabindex: "-1",
+      hidden: true,
+    },
+    el("h2", { text: HEAD.keys }),
     el("dl", { class: "gb-keys" }, ...items),
+    el("label", { class: "gb-keys-on" }, keySwitch, HEAD.keysOn),
   );
 }
 
@@ -256,7 +323,7 @@ function viewKeys(views) {
   const keys = views < 3 ? ["1", last].slice(0, views) : ["1", "…", last];
   return [
     el("dt", {}, ...keys.map((key) => (key === "…" ? key : el("kbd", { text: key })))),
-    el("dd", { text: "choose a view" }),
+    el("dd", { text: CHOOSE_VIEW }),
   ];
 }
 

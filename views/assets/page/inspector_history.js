@@ -44,15 +44,16 @@ export class HistoryPart {
    * @param {Store} store
    * @param {string} title
    * @param {(most: number) => {groups: Group[], earlier: number}} read the newest groups of steps
-   * @param {{request?: string, block?: number, most?: number, rest?: string}} [about] whose history
-   *   it is, how much is shown at first, and what the rest is called
+   * @param {{request?: string, block?: number, most?: number, rest?: string, heading?: "h2"}}
+   *   [about] whose history it is, how much is shown at first, what the rest is called, and how the
+   *   title ranks where it opens the column
    */
   constructor(store, title, read, about = {}) {
     this.store = store;
     this.read = read;
     this.about = about;
     this.most = about.most ?? AT_FIRST;
-    this.title = el("h3", { text: title });
+    this.title = el(about.heading ?? "h3", { text: title });
     this.note = el("p", { class: "gb-note-small" });
     this.list = el("ol", { class: "gb-history", "aria-label": title });
     this.stop = new OneStop(this.list, ".gb-event-button", "a.gb-why-symbol");
@@ -74,7 +75,7 @@ export class HistoryPart {
       this.list,
       groups,
       (group) => `${this.store.header?.trace_id} ${group.kind} ${group.first}`,
-      () => el("li", {}, el("h4"), el("ul")),
+      () => el("li", {}, el(this.about.heading ? "h3" : "h4"), el("ul")),
       (node, group) => this.fill(node, group),
     );
     this.more.hidden = earlier === 0;
@@ -120,7 +121,7 @@ export class HistoryPart {
 
   /** @param {number} seq */
   goTo(seq) {
-    this.store.seek(seq - this.store.header.base_seq);
+    this.store.jump(seq - this.store.header.base_seq);
   }
 
   /** @returns {Telling} */

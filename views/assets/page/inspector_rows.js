@@ -16,6 +16,7 @@ import {
   ranges,
   visible,
 } from "../words/format.js";
+import { NEUTRAL } from "../words/rooms.js";
 import { el, reconcile } from "./dom.js";
 import { setTruth, truth } from "./truth.js";
 
@@ -229,17 +230,6 @@ function flightRows(request) {
   if (gone) add("in flight and void", gone, "async_tokens_to_discard of the request");
   return rows;
 }
-
-/** What leaves the logits as they are is not told. @type {Record<string, number>} */
-const NEUTRAL = {
-  top_p: 1,
-  top_k: 0,
-  min_p: 0,
-  repetition_penalty: 1,
-  presence_penalty: 0,
-  frequency_penalty: 0,
-  min_tokens: 0,
-};
 
 /** @param {Record<string, any>|undefined} sampling @returns {LiveRow[]} */
 function samplingRows(sampling) {

@@ -4,10 +4,17 @@
  * which tokens are not known yet. Without asynchronous scheduling there is nothing of it.
  */
 import { LANES, lanesAt, runsAtOnce } from "../core/lanes.js";
-import { redrawOnChange } from "../panels/parts.js";
+import { keepText, recallText } from "../core/tab_memory.js";
+import { Twin, redrawOnChange } from "../panels/parts.js";
 import { requestColour } from "../words/colours.js";
 import { micros, percent } from "../words/format.js";
-import { BOTH_HOW, UNKNOWN_HOW, droppedWords, lanesSentence } from "../words/lanes.js";
+import {
+  BOTH_HOW,
+  THREADS,
+  UNKNOWN_HOW,
+  droppedWords,
+  lanesSentence,
+} from "../words/lanes.js";
 import { el, icon, reconcile, setAttribute, setText } from "./dom.js";
 import { LanesCanvas } from "./lanes_canvas.js";
 import { themeOf } from "./theme.js";
@@ -29,16 +36,24 @@ export class LanesRow {
   /** @param {Store} store */
   constructor(store) {
     this.store = store;
-    this.folded = sessionStorage.getItem(FOLDED_KEY) === "folded";
+    this.folded = recallText(FOLDED_KEY) === "folded";
     this.canvas = new LanesCanvas(store);
     /** @type {Map<string, HTMLElement>} by phase */
     this.cells = new Map();
     this.both = el("b");
     this.times = el("small");
     this.grid = el("small");
-    this.wider = this.zoomButton("−", "Show more time", 0.5);
-    this.closer = this.zoomButton("+", "Show less time, larger", 2);
+    this.wider = this.zoomButton("−", THREADS.wider, 0.5);
+    this.closer = this.zoomButton("+", THREADS.closer, 2);
     this.wide = el("div", { class: "gb-lanes-time" }, this.canvas.plane.canvas);
+    this.twin = new Twin(THREADS.name, THREADS.columns, () =>
+      this.canvas.drawn.map(({ run }) => [
+        run.lane,
+        run.phase,
+        String(run.step),
+        micros(run.end - run.start),
+      ]),
+    );
     this.words = el("span");
     this.chips = el("span", { class: "gb-lanes-chips" });
     this.fold = el(
@@ -51,6 +66,7 @@ export class LanesRow {
       { class: "gb-lanes-body" },
       el("div", { class: "gb-lanes-strips" }, this.strip("engine"), this.strip("executor")),
       this.wide,
+      this.twin.element,
       el(
         "div",
         { class: "gb-lanes-both" },
@@ -81,7 +97,7 @@ export class LanesRow {
       "div",
       { class: "gb-lane", "data-lane": lane },
       el("span", { class: "gb-lane-name", text: lane }),
-      el("ol", { class: "gb-phases", "aria-label": `Phases of the ${lane}'s thread` }, ...cells),
+      el("ol", { class: "gb-phases", "aria-label": THREADS.phases(lane) }, ...cells),
     );
   }
 
@@ -92,15 +108,12 @@ export class LanesRow {
 
   destroy() {
     this.redraw.destroy();
+    this.twin.destroy();
   }
 
   toggle() {
     this.folded = !this.folded;
-    try {
-      sessionStorage.setItem(FOLDED_KEY, this.folded ? "folded" : "");
-    } catch {
-      // The choice is not remembered, that is all.
-    }
+    keepText(FOLDED_KEY, this.folded ? "folded" : "");
     this.store.changed();
   }
 
@@ -125,14 +138,15 @@ export class LanesRow {
     if (!lanes) return;
     this.body.hidden = this.folded;
     setAttribute(this.fold, "aria-expanded", String(!this.folded));
-    setAttribute(this.fold, "aria-label", this.folded ? "Show the threads" : "Fold the threads");
-    this.fold.title = this.folded ? "Show both threads in time" : "Fold this away";
+    setAttribute(this.fold, "aria-label", this.folded ? THREADS.show : THREADS.fold);
+    this.fold.title = this.folded ? THREADS.showTitle : THREADS.foldTitle;
     setText(this.words, lanesSentence(lanes, !runsAtOnce(this.store.state.engine)));
     this.updateChips(lanes);
     if (this.folded) return;
     const { width } = this.redraw.size(this.wide);
     if (width > 0) this.canvas.draw(lanes, this.redraw.colours.get(), width);
-    this.canvas.plane.label(`Both threads over time. ${this.words.textContent}`);
+    this.canvas.plane.label(`${THREADS.name}. ${this.words.textContent}`);
+    this.twin.later();
     this.updateStrips(lanes);
     this.updateBoth(lanes);
   }

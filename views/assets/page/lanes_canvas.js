@@ -8,6 +8,7 @@ import { atOrBefore } from "../core/sorted.js";
 import { traceIndex } from "../core/trace_index.js";
 import { Plane, roundRect } from "../panels/canvas.js";
 import { micros } from "../words/format.js";
+import { THREADS } from "../words/lanes.js";
 
 /** @import { Lanes } from "../core/lanes.js" */
 /** @import { Store } from "../core/store.js" */
@@ -32,7 +33,7 @@ export class LanesCanvas {
   /** @param {Store} store */
   constructor(store) {
     this.store = store;
-    this.plane = new Plane("Both threads over time", "gb-lanes-canvas");
+    this.plane = new Plane(THREADS.name, "gb-lanes-canvas");
     this.whole = 0; // microseconds across
     this.zoom = 1;
     this.scale = 0; // microseconds across, as drawn
@@ -243,7 +244,7 @@ export class LanesCanvas {
 }
 
 /** Steps that follow each other differ. @param {number} step @param {Palette} colours */
-export function stepColour(step, colours) {
+function stepColour(step, colours) {
   return step % 2 ? colours.cloud : colours.backend;
 }
 

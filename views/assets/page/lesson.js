@@ -5,7 +5,8 @@
  * `#gb-block-3`, `#gb-moment-TRACE-57`.
  *
  * @typedef {{turn: number, view: string|null, component: string|null, request: string|null,
- *   block: number|null, trace_id: string|null, seq: number|null, picks: boolean}} LessonShown
+ *   block: number|null, trace_id: string|null, seq: number|null, claim: number|null,
+ *   marks: boolean, picks: boolean}} LessonShown
  */
 
 /** @import { Store } from "../core/store.js" */
@@ -26,6 +27,12 @@ export class LessonGuide {
     this.picks = false;
     /** @type {((box: string) => void)|undefined} */
     this.tellPicked = undefined;
+    /** The log of which a moment is asked for. @type {string|null} */
+    this.marks = null;
+    /** @type {((moment: {trace_id: string, seq: number}) => void)|undefined} */
+    this.tellMarked = undefined;
+    /** @type {((claim: number) => void)|undefined} */
+    this.showClaim = undefined;
     /** @type {{trace_id: string, seq: number}|null} a moment that is not in the log yet */
     this.awaited = null;
     this.onClick = (/** @type {MouseEvent} */ event) => this.clicked(event);
@@ -57,11 +64,15 @@ export class LessonGuide {
     if (this.isReading) setTimeout(() => this.keepFocus(), DRAWN_MS);
     this.awaited = null;
     this.picks = lesson?.picks ?? false;
+    this.marks = lesson?.marks ? lesson.trace_id : null;
     if (!lesson) return;
     document.querySelector(SIDEBAR)?.scrollTo({ top: 0 });
     const { store } = this;
     if (lesson.view) store.setView(lesson.view);
-    store.select({ component: lesson.component, request: lesson.request, block: lesson.block });
+    store.openBox(null);
+    const { component, request, block } = lesson;
+    store.select({ component, request, block }, lesson.trace_id);
+    if (lesson.claim) this.showClaim?.(lesson.claim);
     if (lesson.trace_id === null || lesson.seq === null) return;
     this.showOwnEngine();
     this.awaited = { trace_id: lesson.trace_id, seq: lesson.seq };
@@ -82,6 +93,17 @@ export class LessonGuide {
   picked() {
     const { component } = this.store.selection;
     if (this.picks && component) this.tellPicked?.(component);
+  }
+
+  /** The moment at the cursor is what a question asks for. */
+  mark() {
+    const { header, cursor } = this.store;
+    if (!header || this.marks === null) return;
+    if (header.trace_id !== this.marks) {
+      this.store.tell("info", "The map shows another log; choose Show me to come back.");
+      return;
+    }
+    this.tellMarked?.({ trace_id: header.trace_id, seq: header.base_seq + cursor });
   }
 
   showOwnEngine() {
@@ -108,6 +130,7 @@ export class LessonGuide {
     if (!(origin instanceof Element)) return;
     if (origin.closest(".st-key-gb-lessons button")) this.openAgain(event);
     if (origin.closest(".st-key-gb-lesson-show button")) this.uncover();
+    if (origin.closest(".st-key-gb-lesson-mark button")) this.mark();
     const link = origin.closest("a[href^='#gb-']");
     const found = LINK.exec(link?.getAttribute("href") ?? "");
     if (!found) return;
@@ -161,7 +184,7 @@ export class LessonGuide {
       return;
     }
     const index = Number(name.slice(at + 1)) - store.header.base_seq;
-    store.seek(index);
+    store.jump(index);
     const record = store.records[index];
     if (record?.kind === "event") store.select({ component: record.component });
   }

@@ -5,7 +5,7 @@
  */
 import { lastAside, wentOnSince } from "../core/asides_index.js";
 import { capital, micros, plural } from "../words/format.js";
-import { ruleWords } from "../words/rules.js";
+import { CHECKED_NOW, UNCOMPUTED_HOW, ruleWords, uncomputedNote } from "../words/rules.js";
 import { el, reconcile, setAttribute, setText } from "./dom.js";
 import { setTruth } from "./truth.js";
 
@@ -22,9 +22,17 @@ export class Rules {
   constructor(root, store) {
     this.store = store;
     this.busy = false;
+    /** The moment of the past from which the engine was asked to check itself; -1: from none. */
+    this.askedAt = -1;
     this.verdict = el("p", { class: "gb-rules-verdict", role: "status" });
     this.when = el("span");
     this.since = el("span");
+    this.there = el("button", {
+      class: "gb-link-box",
+      type: "button",
+      text: CHECKED_NOW.link,
+      onclick: () => this.goThere(),
+    });
     this.button = el("button", {
       class: "gb-button",
       type: "button",
@@ -38,15 +46,17 @@ export class Rules {
       })
     );
     this.list = el("ul", { class: "gb-rules" });
+    this.uncomputed = el("p", { class: "gb-note-small" });
     root.append(
       el(
         "div",
         { class: "gb-inspector-scroll", tabindex: "0", role: "region", "aria-label": "Rules" },
         el("h2", { text: "Rules that must hold" }),
         this.verdict,
-        el("p", { class: "gb-note-small" }, this.when, this.since),
+        el("p", { class: "gb-note-small" }, this.when, this.since, this.there),
         el("div", { class: "gb-rules-acts" }, this.button, this.alwaysLabel()),
         this.list,
+        this.uncomputed,
       ),
     );
   }
@@ -56,34 +66,59 @@ export class Rules {
   }
 
   async check() {
+    const { store } = this;
     this.busy = true;
-    this.store.following = true; // what the check finds is at the head
-    await this.store.command("check");
+    // Whoever looks at the past stays there, and is shown what the check of the present found.
+    this.askedAt = store.following || store.atHead ? -1 : store.cursor;
+    if (this.askedAt < 0) store.following = true;
+    await store.command("check");
     this.busy = false;
-    this.store.changed();
+    store.changed();
+  }
+
+  /** Whether the check of the present is shown, beside a moment of the past. */
+  get ofNow() {
+    return this.askedAt >= 0 && this.askedAt === this.store.cursor;
+  }
+
+  /** The check that is told of. */
+  get shown() {
+    const upto = this.ofNow ? this.store.head : this.store.cursor;
+    return lastAside(this.store, "integrity_checked", undefined, upto);
+  }
+
+  goThere() {
+    const check = this.shown;
+    if (check) this.store.jump(this.store.indexOf(check));
   }
 
   /** @returns {"none"|"ok"|"broken"} */
   get state() {
-    const check = lastAside(this.store, "integrity_checked");
+    const check = this.shown;
     if (!check) return "none";
     return check.facts.num_violations ? "broken" : "ok";
   }
 
   update() {
     const { store } = this;
-    const check = lastAside(store, "integrity_checked");
+    const check = this.shown;
     const rows = check ? rowsOf(check) : [];
     setAttribute(this.verdict, "data-state", this.state);
     setText(this.verdict, verdictOf(check, rows));
-    setText(this.since, check && wentOnSince(store, check) ? " The engine has gone on since." : "");
+    const isLater = check !== null && store.indexOf(check) > store.cursor;
+    const wentOn = check !== null && !isLater && wentOnSince(store, check);
+    setText(this.since, isLater ? CHECKED_NOW.later : wentOn ? CHECKED_NOW.wentOn : "");
+    this.there.hidden = !isLater;
     if (check) setTruth(this.when, "measured", "the engine's check of itself", whenOf(check));
-    else setText(this.when, "At the cursor of the log nobody has looked.");
+    else setText(this.when, "Up to this moment of the log the books were not checked.");
     const why = store.whyNoCommand;
     setAttribute(this.button, "disabled", why || this.busy ? "" : null);
     this.button.title = why || CHECK_TITLE;
     setAttribute(this.always, "disabled", why ? "" : null);
     this.always.checked = store.checksPhases;
+    const blocks = uncomputedOf(store);
+    this.uncomputed.hidden = blocks === null;
+    if (blocks) setTruth(this.uncomputed, "measured", UNCOMPUTED_HOW, uncomputedNote(blocks));
     reconcile(
       this.list,
       rows,
@@ -123,6 +158,16 @@ export class Rules {
       request ? link(request, { request, block: null }) : null,
     );
   }
+}
+
+/**
+ * Blocks at the cursor whose hash promises KV that nobody wrote; null where there can be none.
+ * @param {Store} store
+ */
+function uncomputedOf({ header, state }) {
+  if (header?.config?.cache_uncomputed_blocks !== true) return null;
+  const blocks = Object.entries(state?.blocks ?? {});
+  return blocks.filter(([, block]) => block.uncomputed).map(([id]) => Number(id));
 }
 
 /** @param {EventRecord} check @returns {RuleRow[]} broken rules come first */

@@ -1,18 +1,16 @@
 // @ts-check
-/** The column beside the map: the inspector, behind it the console's lines and the monitor. */
+/** The column beside the map: the inspector, behind it code, log, rules and claims. */
+import { BESIDE, TABS } from "../words/side.js";
+import { ASKS_FOR_CLAIMS } from "./claim_marks.js";
+import { Claims } from "./claims.js";
 import { Console } from "./console.js";
 import { el, setAttribute } from "./dom.js";
 import { Inspector } from "./inspector.js";
+import { ASKS_FOR_CODE, CodePane } from "./inspector_code.js";
 import { Rules } from "./rules.js";
+import { SideWidth } from "./side_width.js";
 
 /** @import { Store } from "../core/store.js" */
-
-/** @type {[string, string, string][]} */
-const TABS = [
-  ["inspector", "Inspector", "What is selected, and how it stands at the cursor"],
-  ["log", "Log", "What vLLM's console would print of this engine"],
-  ["rules", "Rules", "Whether the engine's books agree: checked when you ask for it"],
-];
 
 export class Side {
   /**
@@ -32,14 +30,18 @@ export class Side {
     );
     const bar = el(
       "div",
-      { class: "gb-side-tabs", role: "tablist", "aria-label": "Beside the map" },
+      { class: "gb-side-tabs", role: "tablist", "aria-label": BESIDE },
       ...this.tabs,
     );
     bar.addEventListener("keydown", (event) => this.pressed(event));
-    root.append(bar, ...this.panes);
+    this.width = new SideWidth(root);
+    const top = el("div", { class: "gb-side-top" }, bar, this.width.button);
+    root.append(top, ...this.panes);
     this.inspector = new Inspector(this.panes[0], store);
-    this.console = new Console(this.panes[1], store);
-    this.rules = new Rules(this.panes[2], store);
+    this.code = new CodePane(this.panes[1], store);
+    this.console = new Console(this.panes[2], store);
+    this.rules = new Rules(this.panes[3], store);
+    this.claims = new Claims(this.panes[4], store);
     this.console.onPick = (component) => this.select(component);
     this.selection = store.selection;
     this.show("inspector");
@@ -68,30 +70,58 @@ export class Side {
       this.panes[i].hidden = each !== id;
     }
     if (id === "log") this.console.open();
+    this.code.show(id === "code");
+    this.width.show(id);
     this.store.changed();
+  }
+
+  /** What a link names; what it selects does not come before it. @param {string} id */
+  showLinked(id, claims = /** @type {number[]} */ ([])) {
+    this.selection = this.store.selection;
+    this.show(id);
+    if (id === "claims") this.claims.ask(claims.length ? this.claims.askedFor(claims) : null);
   }
 
   /** @param {KeyboardEvent} event */
   pressed(event) {
-    if (event.key !== "ArrowRight" && event.key !== "ArrowLeft") return;
-    event.preventDefault();
     const at = TABS.findIndex(([id]) => id === this.shown);
-    const to = (at + (event.key === "ArrowRight" ? 1 : -1) + TABS.length) % TABS.length;
-    this.show(TABS[to][0]);
-    this.tabs[to].focus();
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: TABS.length - 1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    const next = (to + TABS.length) % TABS.length;
+    this.show(TABS[next][0]);
+    this.tabs[next].focus();
   }
 
   update() {
     const { selection } = this.store;
     if (selection !== this.selection) {
       this.selection = selection;
-      // What was selected on the map or in a panel is to be read, not to be looked for.
-      if (Object.values(selection).some((each) => each !== null)) this.show("inspector");
+      // What was selected on the map or in a panel is to be read, not to be looked for. The code
+      // follows the selection itself.
+      const some = Object.values(selection).some((each) => each !== null);
+      if (some && this.shown !== "code") this.show("inspector");
     }
-    setAttribute(this.tabs[2], "data-state", this.rules.state);
-    if (this.shown === "log") this.console.update();
+    setAttribute(this.tabs[3], "data-state", this.rules.state);
+    if (this.shown === "code") this.code.update();
+    else if (this.shown === "log") this.console.update();
     else if (this.shown === "rules") this.rules.update();
+    else if (this.shown === "claims") this.claims.update();
     else this.inspector.update();
+  }
+
+  /** Show what a mark, or a link to the code, asks for. @param {HTMLElement} page where they are */
+  answerMarks(page) {
+    page.addEventListener(ASKS_FOR_CODE, () => {
+      this.show("code");
+      this.tabs[1].focus({ preventScroll: true });
+    });
+    page.addEventListener(ASKS_FOR_CLAIMS, (event) => {
+      this.show("claims");
+      this.claims.ask(/** @type {CustomEvent} */ (event).detail);
+      this.tabs[4].focus({ preventScroll: true });
+      this.tabs[4].scrollIntoView({ block: "nearest" });
+    });
   }
 
   /** The box of a line, without leaving the lines. @param {string} live the engine's name of it */

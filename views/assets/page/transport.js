@@ -4,18 +4,23 @@
  * command the engine; behind the head they walk through what was recorded.
  */
 import { STEP_PHASES } from "../core/records.js";
+import { keepText, recallText } from "../core/tab_memory.js";
+import { PHONE } from "../map/foot.js";
+import { busyText } from "../words/doing.js";
 import { paceText } from "../words/format.js";
+import { happenedText, hintOf } from "../words/hints.js";
+import { TRANSPORT, oneWords, phaseTitle, whereText } from "../words/transport.js";
+import { BookmarkMenu } from "./bookmark_menu.js";
 import { el, icon, setAttribute, setText } from "./dom.js";
+import { Jump } from "./jump.js";
 import { LanesRow } from "./lanes.js";
-import { themeOf } from "./theme.js";
-import { hintOf } from "./transport_hints.js";
+import { Pace } from "./pace.js";
+import { Scrubber } from "./scrubber.js";
 import { setTruth } from "./truth.js";
 
 /** @import { Store } from "../core/store.js" */
 
-const SPEEDS = ["0.5", "1", "2", "4", "8", "16", "free"];
-/** Between two ticks of the scrubber, in pixels. */
-const LEAST_TICK = 9;
+const SPEEDS = ["0.5", "1", "2", "4", "8", "16", "30", "60", "free"];
 const SPEED_KEY = "glassbox.speed";
 
 /** @type {Record<string, string>} paths in a square of 16 */
@@ -29,9 +34,8 @@ const ICONS = {
   phaseOn: "M11 3h2v10h-2zM3 3v10l7-5z",
   stepOn: "M12 3h2v10h-2zM7 3v10l4.5-5zM2 3v10l4.5-5z",
   live: "M8 4a4 4 0 1 0 0 8 4 4 0 0 0 0-8z",
+  more: "M3 10.5 8 5.5l5 5-1.4 1.4L8 8.3l-3.6 3.6z",
 };
-
-const WHERE_HOW = "the step at the cursor / the newest step of the log";
 
 export class Transport {
   /**
@@ -42,49 +46,49 @@ export class Transport {
     this.store = store;
     this.busy = false;
     this.face = "";
-    this.ticksKey = "";
-    this.ticksSize = { width: 0, height: 0 };
     this.buttons = this.makeButtons();
     this.speed = this.speedSelect();
     this.hint = el("div", { class: "gb-hint", role: "status" });
     this.cells = new Map(STEP_PHASES.map((phase) => [phase, this.phaseCell(phase)]));
-    this.range = this.scrubber();
-    this.ticks = /** @type {HTMLCanvasElement} */ (el("canvas", { "aria-hidden": "true" }));
+    this.scrubber = new Scrubber(store);
+    this.jump = new Jump(store);
+    this.bookmarks = new BookmarkMenu(store);
     this.where = el("div", { class: "gb-where" });
     /** @type {HTMLElement|undefined} */
     this.strip = undefined;
     this.lanes = new LanesRow(store);
+    this.root = root;
+    this.more = this.moreButton();
+    this.pace = new Pace(store, () => this.draw());
     root.append(this.handRow(), this.logRow(), this.lanes.element);
-    this.resize = new ResizeObserver(() => {
-      this.ticksSize = { width: this.ticks.clientWidth, height: this.ticks.clientHeight };
-      this.drawTicks();
-    });
-    this.resize.observe(this.ticks);
+    /** Whether the page is a phone's, where the sentence of the view is far below the map. */
+    this.narrow = false;
+    this.sizes = new ResizeObserver(([{ contentRect }]) => this.resized(contentRect.width));
+    this.sizes.observe(root);
   }
 
   // -- building ----------------------------------------------------------------------------------
 
   /** @returns {Record<string, HTMLElement>} */
   makeButtons() {
-    /** @type {[string, "Event"|"Phase"|"Step", string][]} */
+    /** @type {[string, "Event"|"Phase"|"Step"][]} */
     const back = [
-      ["stepBack", "Step", "Back to the end of the step before ([ or p)"],
-      ["phaseBack", "Phase", "Back to the end of the phase before (Shift+←)"],
-      ["eventBack", "Event", "Back by one event (←)"],
+      ["stepBack", "Step"],
+      ["phaseBack", "Phase"],
+      ["eventBack", "Event"],
     ];
-    /** @type {[string, "Event"|"Phase"|"Step", string][]} */
+    /** @type {[string, "Event"|"Phase"|"Step"][]} */
     const on = [
-      ["eventOn", "Event", "On by one event (→)"],
-      ["phaseOn", "Phase", "On to the end of the phase (Shift+→)"],
-      ["stepOn", "Step", "On to the end of the step (] or n)"],
+      ["eventOn", "Event"],
+      ["phaseOn", "Phase"],
+      ["stepOn", "Step"],
     ];
-    const live = "To the newest record, and follow it (End)";
     const run = { class: "gb-button is-primary gb-run", type: "button", "data-act": "run" };
     /** @type {[string, HTMLElement][]} */
     const made = [
-      ...back.map(([name, unit, title]) => named(name, unit, title, () => this.back(unit), true)),
-      ...on.map(([name, unit, title]) => named(name, unit, title, () => this.on(unit), false)),
-      named("live", "Live", live, () => this.store.goLive(), true),
+      ...back.map(([name, unit]) => named(name, unit, () => this.back(unit), true)),
+      ...on.map(([name, unit]) => named(name, unit, () => this.on(unit), false)),
+      named("live", "Live", () => this.toLive(), true),
       ["run", el("button", { ...run, onclick: () => this.toggleRun() })],
     ];
     const buttons = Object.fromEntries(made);
@@ -100,8 +104,8 @@ export class Transport {
         "select",
         {
           class: "gb-select",
-          "aria-label": "Speed",
-          title: "Steps a second, of the engine or of the recording",
+          "aria-label": TRANSPORT.speed,
+          title: TRANSPORT.speedTitle,
           onchange: () => this.speedChanged(),
         },
         ...SPEEDS.map((value) =>
@@ -109,7 +113,7 @@ export class Transport {
         ),
       )
     );
-    select.value = sessionStorage.getItem(SPEED_KEY) ?? "2";
+    select.value = recallText(SPEED_KEY) ?? "2";
     return select;
   }
 
@@ -124,18 +128,25 @@ export class Transport {
     });
   }
 
-  /** @returns {HTMLInputElement} */
-  scrubber() {
-    const range = el("input", {
-      type: "range",
-      min: -1,
-      max: 0,
-      step: 1,
-      value: -1,
-      "aria-label": "Position in the log",
-      oninput: () => this.scrubbed(),
-    });
-    return /** @type {HTMLInputElement} */ (range);
+  /** Brings what a narrow page keeps folded into sight. */
+  moreButton() {
+    const button = el(
+      "button",
+      {
+        class: "gb-button gb-more",
+        type: "button",
+        "data-act": "more",
+        title: TRANSPORT.moreTitle,
+        "aria-label": TRANSPORT.more,
+        "aria-expanded": "false",
+        onclick: () => {
+          const open = this.root.classList.toggle("has-more");
+          setAttribute(button, "aria-expanded", String(open));
+        },
+      },
+      icon(ICONS.more),
+    );
+    return button;
   }
 
   handRow() {
@@ -145,9 +156,9 @@ export class Transport {
     return el(
       "div",
       { class: "gb-transport-row" },
-      group("Back", stepBack, phaseBack, eventBack),
+      group(TRANSPORT.back, stepBack, phaseBack, eventBack),
       run,
-      group("Forward", eventOn, phaseOn, stepOn),
+      group(TRANSPORT.forward, eventOn, phaseOn, stepOn),
       live,
       el("label", { class: "gb-speed" }, this.speed),
       this.hint,
@@ -156,18 +167,32 @@ export class Transport {
 
   logRow() {
     const steps = Array.from(this.cells.values(), (cell) => el("li", {}, cell));
-    this.strip = el("ol", { class: "gb-phases", "aria-label": "Phases of the step" }, ...steps);
+    this.strip = el("ol", { class: "gb-phases", "aria-label": TRANSPORT.phases }, ...steps);
     return el(
       "div",
       { class: "gb-transport-row" },
       this.strip,
-      el("div", { class: "gb-scrub" }, this.ticks, this.range),
+      this.scrubber.element,
+      this.jump.element,
       this.where,
+      this.more,
+      this.bookmarks.element,
     );
   }
 
+  /** @param {number} width of the transport */
+  resized(width) {
+    const narrow = width > 0 && width <= PHONE;
+    if (this.narrow === narrow) return;
+    this.narrow = narrow;
+    this.updateHint();
+  }
+
   destroy() {
-    this.resize.disconnect();
+    this.sizes.disconnect();
+    this.pace.stop();
+    this.scrubber.destroy();
+    this.bookmarks.destroy();
     this.lanes.destroy();
   }
 
@@ -212,8 +237,12 @@ export class Transport {
     else await store.command(unit.toLowerCase(), { check: store.checksPhases });
     this.busy = false;
     this.face = "";
-    this.ticksKey = "";
     store.changed();
+  }
+
+  toLive() {
+    if (this.store.live) this.store.goLive();
+    else this.store.backToLive();
   }
 
   toggleRun() {
@@ -230,18 +259,10 @@ export class Transport {
   }
 
   speedChanged() {
-    try {
-      sessionStorage.setItem(SPEED_KEY, this.speed.value);
-    } catch {
-      // The choice is not remembered, that is all.
-    }
+    keepText(SPEED_KEY, this.speed.value);
     const { store } = this;
     if (store.clock.playing) store.clock.play(this.rate);
     if (this.engineRuns && store.canCommand) void store.command("run", { rate: this.rate });
-  }
-
-  scrubbed() {
-    this.store.seek(Number(this.range.value));
   }
 
   /** @param {string} phase */
@@ -262,6 +283,8 @@ export class Transport {
     else if (key === "ArrowLeft") this.back(shift ? "Phase" : "Event");
     else if (key === "n" || key === "]") this.on("Step");
     else if (key === "p" || key === "[") this.back("Step");
+    else if (key === "j" || key === "J") this.jump.go(shift ? -1 : 1);
+    else if (key === "b") this.bookmarks.toggle();
     else if (key === "Home") this.toStart();
     else if (key === "End") store.goLive();
     else return false;
@@ -277,9 +300,15 @@ export class Transport {
 
   update() {
     this.updateButtons();
+    this.pace.update();
+  }
+
+  draw() {
     this.lanes.update();
     this.updateStrip();
-    this.updateScrubber();
+    this.jump.update();
+    this.bookmarks.update();
+    this.updateWhere();
     this.updateHint();
   }
 
@@ -289,14 +318,14 @@ export class Transport {
     const stuck = this.commands
       ? store.whyNoCommand
       : store.atHead
-        ? "This is the end of the log."
+        ? TRANSPORT.endOfLog
         : "";
-    const wait =
-      stuck || (this.commands && this.engineRuns ? "The engine runs: pause it first." : "");
+    const wait = stuck || (this.commands && this.engineRuns ? TRANSPORT.runs : "");
+    const why = wait || (this.busy ? busyText(store.doing) : "");
     for (const name of ["stepBack", "phaseBack", "eventBack"])
       this.enable(buttons[name], !start, "");
     for (const name of ["eventOn", "phaseOn", "stepOn"])
-      this.enable(buttons[name], !wait && !this.busy, wait);
+      this.enable(buttons[name], !why, why);
     const runs = store.clock.playing || (this.engineRuns && store.following);
     const face = runs ? "pause" : "run";
     if (this.face !== face) {
@@ -306,10 +335,11 @@ export class Transport {
     const saved = !store.live;
     const dead = this.commands && !store.canCommand;
     this.enable(buttons.run, !(dead || (saved && store.head < 0)), dead ? store.whyNoCommand : "");
-    buttons.run.title ||= runs ? "Pause (Space)" : "Run (Space)";
-    buttons.live.hidden = saved;
-    this.enable(buttons.live, !store.following, "");
-    buttons.live.classList.toggle("is-quiet", store.following);
+    buttons.run.title ||= runs ? TRANSPORT.pause : TRANSPORT.run;
+    if (saved) this.enable(buttons.live, true, "");
+    else this.enable(buttons.live, !store.following, "");
+    if (saved) buttons.live.title = TRANSPORT.leaveTrace;
+    buttons.live.classList.toggle("is-quiet", !saved && store.following);
   }
 
   /** @param {HTMLElement} button @param {boolean} able @param {string} why */
@@ -338,100 +368,42 @@ export class Transport {
       );
       setAttribute(cell, "aria-current", now ? "step" : null);
       setAttribute(cell, "disabled", span ? null : "");
-      const title = phase === next && store.live ? `${phase}: the engine's next phase` : phase;
+      const title = phaseTitle(phase, phase === next && store.live);
       if (cell.title !== title) cell.title = title;
     }
   }
 
-  updateScrubber() {
-    const { store, range } = this;
-    setAttribute(range, "max", String(Math.max(store.head, 0)));
-    setAttribute(range, "disabled", store.head < 0 ? "" : null);
-    if (Number(range.value) !== store.cursor) range.value = String(store.cursor);
-    const share = (store.cursor + 1) / Math.max(1, store.head + 1);
-    range.style.setProperty("--at", `${(share * 100).toFixed(2)}%`);
+  updateWhere() {
+    const { store } = this;
     const at = store.phaseAt(store.cursor);
+    const before = at?.entry.command ? store.stepAt(at.entry.first - 1)?.step : undefined;
     const last = store.log.newestAt(store.head)?.step;
-    const words = this.whereWords(at, last);
-    setTruth(this.where, "measured", WHERE_HOW, words);
-    setAttribute(
-      range,
-      "aria-valuetext",
-      at ? `${words}, ${at.phase}` : "before the first record",
-    );
-    this.drawTicks();
-  }
-
-  /** @param {any} at @param {number|undefined} last */
-  whereWords(at, last) {
-    if (!at) return this.store.head < 0 ? "no step yet" : "start";
-    if (at.entry.command) {
-      const before = this.store.stepAt(at.entry.first - 1);
-      return before ? `after step ${before.step} / ${last}` : "before the first step";
-    }
-    return `step ${at.entry.step} / ${last}`;
-  }
-
-  /** Step boundaries as ticks, commands as dots. */
-  drawTicks() {
-    const { store, ticks } = this;
-    const { width, height } = this.ticksSize;
-    const ratio = devicePixelRatio || 1;
-    const where = `${width} ${height} ${ratio} ${themeOf(ticks)}`;
-    const key = `${store.header?.trace_id} ${store.head} ${where}`;
-    if (key === this.ticksKey) return;
-    this.ticksKey = key;
-    ticks.width = width * ratio;
-    ticks.height = height * ratio;
-    const pen = ticks.getContext("2d");
-    if (!pen || store.head < 0) return;
-    pen.scale(ratio, ratio);
-    const style = getComputedStyle(ticks);
-    const plain = style.getPropertyValue("--gb-faint");
-    const command = style.getPropertyValue("--gb-accent");
-    const thumb = 7;
-    const room = (width - 2 * thumb) / (store.head + 1);
-    const every = tickStride(store.steps.length, width);
-    let before = -10;
-    for (const entry of store.steps) {
-      if (!entry.command && entry.step % every) continue;
-      const x = thumb + (entry.first + 1) * room;
-      if (x - before < 3) continue;
-      before = x;
-      pen.fillStyle = entry.command ? command : plain;
-      if (entry.command) pen.fillRect(x - 1.5, height - 5, 3, 3);
-      else pen.fillRect(x - 0.5, height - 7, 1, 6);
-    }
+    const words = whereText(at?.entry ?? null, last, before, store.head < 0);
+    setTruth(this.where, "measured", TRANSPORT.whereHow, words);
+    this.scrubber.kind = this.jump.kind;
+    this.scrubber.update(at ? `${words}, ${at.phase}` : TRANSPORT.start);
   }
 
   updateHint() {
     const { kind, text } = hintOf(this.store);
-    const how = this.store.header ? "counted in the log of the engine" : "what the server reports";
-    setText(this.hint, text);
+    // Announced where the cursor comes to rest: it is no status of its own.
+    const happened = this.narrow && !kind ? happenedText(this.store) : "";
+    const how = this.store.header ? TRANSPORT.counted : TRANSPORT.reported;
+    setText(this.hint, happened || text);
     setAttribute(this.hint, "data-kind", kind || null);
+    setAttribute(this.hint, "role", happened ? null : "status");
     setAttribute(this.hint, "title", /\d/.test(text) ? `measured: ${how}` : null);
   }
 }
 
-/** @param {number} steps @param {number} width @returns {number} a tick every so many steps */
-function tickStride(steps, width) {
-  let stride = 1;
-  for (let i = 0; (steps / stride) * LEAST_TICK > width; i += 1) stride *= i % 3 === 1 ? 2.5 : 2;
-  return stride;
-}
-
-/** What it does, for those who do not see its arrow. @param {-1|1} way @param {string} unit */
-function oneWords(way, unit) {
-  return `${way < 0 ? "Back" : "Forward"} one ${unit.toLowerCase()}`;
-}
-
 /**
  * A button with its name in `buttons`.
- * @param {string} name @param {string} text @param {string} title @param {() => void} act
+ * @param {string} name @param {string} text @param {() => void} act
  * @param {boolean} first whether the icon stands before the text
  * @returns {[string, HTMLElement]}
  */
-function named(name, text, title, act, first) {
+function named(name, text, act, first) {
+  const title = TRANSPORT[/** @type {keyof typeof TRANSPORT} */ (name)];
   const attributes = { class: "gb-button", type: "button", title, "data-act": name, onclick: act };
   const parts = [icon(ICONS[name]), text];
   return [name, el("button", attributes, ...(first ? parts : parts.reverse()))];

@@ -29,7 +29,7 @@ export function truth(kind, how, text = "") {
  * @param {Element} node @param {TruthKind} kind @param {string} how @param {string} [text]
  */
 export function setTruth(node, kind, how, text) {
-  node.classList.add("gb-truth");
+  if (!node.classList.contains("gb-truth")) node.classList.add("gb-truth");
   setAttribute(node, "data-truth", kind);
   setAttribute(node, "title", `${kind}: ${how}`);
   if (text !== undefined) setText(node, text);

@@ -2,24 +2,27 @@
 /** Virtual KV-cache allocation: a request's logical blocks beside the physical pool. */
 import { USED_HOW } from "../core/pool.js";
 import { el, reconcile, setAttribute } from "../page/dom.js";
+import { Parts } from "../page/pace.js";
 import { setTruth, truth } from "../page/truth.js";
 import { requestColour } from "../words/colours.js";
-import { UNCOMPUTED, eventPhrase } from "../words/events.js";
-import { bytes, count, percent, plural, ranges } from "../words/format.js";
+import { eventPhrase } from "../words/events.js";
+import { bytes, count, percent, plural } from "../words/format.js";
 import { PrecisionView } from "./blocks_fp32.js";
 import { Holders } from "./blocks_holders.js";
 import { USED, blockFacts, model, sentence, waste } from "./blocks_model.js";
 import { PoolPlane } from "./blocks_pool.js";
+import { FreeQueue } from "./blocks_queue.js";
 import { LogicalTable } from "./blocks_table.js";
+import { Touches } from "./blocks_touches.js";
 import { WaysView } from "./blocks_ways.js";
-import { OUTLINES, RARE, factRows } from "./blocks_words.js";
+import { factRows } from "./blocks_words.js";
 import { Plane } from "./canvas.js";
 import { momentKey } from "./cursor.js";
 import { Sentence, Twin, legend, redrawOnChange, remake } from "./parts.js";
 
 /** @import { Store } from "../core/store.js" */
 /** @import { TruthKind } from "../page/truth.js" */
-/** @import { LogicalBlock, Model, TOUCH } from "./blocks_model.js" */
+/** @import { LogicalBlock, Model } from "./blocks_model.js" */
 
 const WASTE_HOW =
   "(blocks × block_size − tokens) / (blocks × block_size); tokens with KV, or scheduled in this " +
@@ -55,11 +58,8 @@ class BlocksPanel {
       }),
     );
     this.dtype = el("span", { class: "gbp-dtype" });
-    this.touches = el("ul", { class: "gbp-touches" });
-    this.queue = el("ol", { class: "gbp-queue" });
-    this.queueSize = el("span");
-    this.queueTitle = el("h3", { class: "gbp-title" }, "Free queue, in order: ", this.queueSize);
-    this.queueMore = el("p", { class: "gbp-more" });
+    this.touches = new Touches();
+    this.queue = new FreeQueue(store);
     this.detail = el("section", { class: "gbp-section gbp-detail" });
     this.waste = el("section", { class: "gbp-section gbp-waste" });
     this.links = new Plane("", "gbp-links");
@@ -73,7 +73,7 @@ class BlocksPanel {
         { class: "gbp-poolhead" },
         el("h3", { class: "gbp-title" }, "Physical pool", this.dtype),
         el("span", { class: "gbp-now-label", text: "in this step" }),
-        this.touches,
+        this.touches.element,
       ),
       this.pool.plane.canvas,
       poolLegend(),
@@ -83,7 +83,7 @@ class BlocksPanel {
     this.below = el(
       "div",
       { class: "gbp-below" },
-      el("section", { class: "gbp-section" }, this.queueTitle, this.queue, this.queueMore),
+      this.queue.element,
       this.detail,
       this.waste,
     );
@@ -110,6 +110,12 @@ class BlocksPanel {
       this.twin.element,
     );
     root.append(this.element);
+    this.words = new Parts(store, [
+      () => this.drawOpening(),
+      () => this.drawBelow(),
+      () => this.drawTable(),
+    ]);
+    this.chosen = "";
     this.key = "";
     this.redraw = redrawOnChange(
       this.element,
@@ -152,8 +158,9 @@ class BlocksPanel {
     const { store } = this;
     const { request, block } = store.selection ?? {};
     const { busy } = this.precision;
-    const key = `${momentKey(store)} ${request} ${block} ${busy} ${store.whyNoCommand}`;
-    if (!force && key === this.key) return;
+    const chosen = `${request} ${block} ${busy} ${store.whyNoCommand}`;
+    const key = `${momentKey(store)} ${chosen} ${store.clock.walking}`;
+    if (!force && key === this.key && !this.words.waits) return;
     this.key = key;
     const colours = this.redraw.colours.get();
     if (shown !== "blocks") {
@@ -166,24 +173,42 @@ class BlocksPanel {
     this.data = model(store);
     // Canvases first: a font set on a canvas makes the browser work through changed elements.
     this.drawPool();
+    if (force) this.linesKey = "";
+    if (force || chosen !== this.chosen) this.words.now();
+    else this.words.update();
+    this.chosen = chosen;
+    this.twin.later();
+  }
+
+  /** What stands above the pool. */
+  drawOpening() {
+    if (!this.data || shown !== "blocks") return;
     this.sentence.update(this.data.sentence);
     this.drawStats(this.data);
     this.drawDtype();
-    this.holders.update(colours.theme);
-    this.table.update(this.data, colours.theme);
-    if (force) this.linesKey = "";
-    this.drawTouches(this.data);
+    this.holders.update(this.redraw.colours.get().theme, this.data.pool);
     this.element.classList.toggle("speculates", this.store.speculates);
     this.poolside.classList.toggle("caches-uncomputed", this.data.cachesUncomputed);
-    this.drawQueue(this.data);
-    this.drawDetail(this.data);
-    this.drawWaste(this.data);
-    this.drawLinks();
     this.pool.plane.label(
       `The pool: ${this.data.pool.used} of ${this.data.pool.size} blocks in use, ` +
         `${this.data.pool.free} free. Arrow keys move from block to block.`,
     );
-    this.twin.later();
+  }
+
+  /** What the step did to blocks, the free queue, and a block's own facts. */
+  drawBelow() {
+    if (!this.data || shown !== "blocks") return;
+    this.touches.update(this.data.touched);
+    this.queue.update(this.data);
+    this.drawDetail(this.data);
+    this.drawWaste(this.data);
+  }
+
+  /** A request's table, and the lines from it: measured, so they come when all else is drawn. */
+  drawTable() {
+    if (!this.data || shown !== "blocks") return;
+    this.table.update(this.data, this.redraw.colours.get().theme);
+    this.drawLinks();
   }
 
   drawPool() {
@@ -263,68 +288,6 @@ class BlocksPanel {
   }
 
   /** @param {Model} data */
-  drawTouches(data) {
-    reconcile(
-      this.touches,
-      OUTLINES.filter(
-        ([, name]) =>
-          !RARE.has(name) || data.touched[/** @type {keyof typeof TOUCH} */ (name)].length,
-      ),
-      ([, name]) => name,
-      ([, name]) =>
-        el(
-          "li",
-          {},
-          el("i", { class: `gbp-mark is-${name}`, "aria-hidden": "true" }),
-          el("b", { class: "gbp-num" }),
-          ` ${name}`,
-        ),
-      (node, [, name]) => {
-        const blocks = data.touched[/** @type {keyof typeof TOUCH} */ (name)];
-        const which = blocks.length ? `: ${ranges(blocks, 12)}` : "";
-        const how = `${plural(blocks.length, "block")} named by this step's events${which}`;
-        setTruth(node.children[1], "measured", how, String(blocks.length));
-        node.classList.toggle("is-none", blocks.length === 0);
-      },
-    );
-  }
-
-  /** @param {Model} data */
-  drawQueue(data) {
-    const size = plural(data.queue.length, "block");
-    setTruth(this.queueSize, "measured", "length of the free queue", size);
-    reconcile(
-      this.queue,
-      data.queue.first,
-      (item) => `${item.block}`,
-      (item) => {
-        const button = el("button", { type: "button", class: "gbp-chip", text: item.block });
-        button.addEventListener("click", () => this.store.select({ block: item.block }));
-        return el("li", {}, button);
-      },
-      (node, item) => {
-        const chip = node.firstChild;
-        chip.classList.toggle("is-cached", item.hashed);
-        chip.classList.toggle("is-next", item === data.queue.first[0]);
-        chip.classList.toggle("is-selected", this.store.selection?.block === item.block);
-        const next = item === data.queue.first[0] ? ", given next" : "";
-        chip.classList.toggle("is-uncomputed", item.uncomputed);
-        const cached = "its content is still cached; giving it evicts that";
-        const what = item.uncomputed ? UNCOMPUTED : item.hashed ? cached : "empty";
-        chip.title = `measured: block ${item.block}${next}, ${what}`;
-      },
-    );
-    const more = data.queue.length - data.queue.first.length;
-    this.queueMore.hidden = more <= 0;
-    setTruth(
-      this.queueMore,
-      "derived",
-      `length of the free queue - the ${data.queue.first.length} shown`,
-      `+${count(more)} more`,
-    );
-  }
-
-  /** @param {Model} data */
   drawDetail(data) {
     const id = this.store.selection?.block;
     if (typeof id !== "number" || id >= data.pool.size) {
@@ -353,7 +316,7 @@ class BlocksPanel {
         class: "gbp-link",
         text: `step ${facts.last.step}: ${eventPhrase(facts.last)}`,
       });
-      link.addEventListener("click", () => this.store.seek(facts.lastIndex));
+      link.addEventListener("click", () => this.store.jump(facts.lastIndex));
       list.append(el("dt", { text: "last event" }), el("dd", {}, link));
     }
     return [el("h3", { class: "gbp-title", text: `Block ${id}` }), list];
@@ -484,6 +447,7 @@ class BlocksPanel {
 
   destroy() {
     this.redraw.destroy();
+    this.words.stop();
     this.twin.destroy();
     this.element.remove();
   }
@@ -491,10 +455,10 @@ class BlocksPanel {
 
 function poolLegend() {
   return legend([
-    ["is-used", "in use, filled from below, in its owner's colour"],
+    ["is-used", "in use, filled from below, in its owner's colour; of ten more requests, notched"],
     ["is-scheduled", "scheduled, not computed yet"],
     ["is-stale", "K and V of rejected drafts, to be overwritten"],
-    ["is-shared", "shared, with its count"],
+    ["is-shared", "shared: how many hold it, and their colours"],
     ["is-hashed", "corner: content is hashed"],
     ["is-uncomputed", "hashed, but never computed"],
     ["is-freecached", "free, still cached"],

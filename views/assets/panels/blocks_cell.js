@@ -1,6 +1,6 @@
 // @ts-check
 /** One block of the pool on a canvas: its fill in its owner's colour, its name, its hash. */
-import { onRequestColour } from "../words/colours.js";
+import { onRequestColour, requestLap } from "../words/colours.js";
 import { CACHED_FREE, NULL_BLOCK } from "./blocks_model.js";
 import { haloText, hatch, roundRect } from "./canvas.js";
 
@@ -8,6 +8,7 @@ import { haloText, hatch, roundRect } from "./canvas.js";
 
 /** From this share on the fill lies behind the whole of a block's name. */
 const NAME_COVERED = 0.7;
+const GLYPH = 0.6; // width of a monospaced glyph in its size
 
 /**
  * @param {CanvasRenderingContext2D} c @param {number} id @param {number} kind @param {number} x
@@ -49,6 +50,10 @@ export function drawFree(c, id, kind, x, y, side, colours) {
  * @param {number} y @param {number} side @param {string[]} hues @param {any} colours
  */
 export function drawUsed(c, pool, id, x, y, side, hues, colours) {
+  if (pool.sharers.has(id)) {
+    drawShared(c, pool, id, x, y, side, hues, colours);
+    return;
+  }
   const hue = hues[pool.owner[id]] ?? colours.muted;
   const share = pool.fill[id] / pool.blockSize;
   const radius = side < 12 ? 0 : 4;
@@ -66,12 +71,12 @@ export function drawUsed(c, pool, id, x, y, side, hues, colours) {
   }
   if (pool.scheduled[id] > 0)
     drawScheduled(c, x, y, side, share, pool.scheduled[id] / pool.blockSize, hue);
+  const lap = requestLap(pool.owners[pool.owner[id]]);
+  if (lap > 0 && side >= 8) drawLap(c, x, y, side, lap, colours.panel);
   if (pool.stale[id] > 0) {
     const first = share + pool.scheduled[id] / pool.blockSize;
     drawStale(c, x, y, side, first, pool.stale[id] / pool.blockSize, colours);
   }
-  if (pool.second[id] >= 0)
-    drawSecond(c, x, y, side, radius, hues[pool.second[id]] ?? colours.muted);
   if (side < 12) return;
   const on = onRequestColour(colours.theme);
   if (share >= NAME_COVERED) drawName(c, id, x, y, side, on, colours);
@@ -81,20 +86,46 @@ export function drawUsed(c, pool, id, x, y, side, hues, colours) {
 }
 
 /**
- * The corner of a shared block has its second owner's colour.
+ * A notch at its right for each time that its owner's colour had been another's before.
  * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} side
- * @param {number} radius @param {string} hue
+ * @param {number} lap @param {string} colour
  */
-function drawSecond(c, x, y, side, radius, hue) {
+function drawLap(c, x, y, side, lap, colour) {
+  const high = side < 18 ? 1.5 : 2.5;
+  c.fillStyle = colour;
+  for (let i = 0; i < lap && (i + 1) * 2 * high < side; i += 1)
+    c.fillRect(x + side * 0.72, y + side - (i + 1) * 2 * high, side * 0.28, high);
+}
+
+/**
+ * A block of several: in nobody's colour, with its sharers' colours in a row at its foot.
+ * @param {CanvasRenderingContext2D} c @param {Pool} pool @param {number} id @param {number} x
+ * @param {number} y @param {number} side @param {string[]} hues @param {any} colours
+ */
+function drawShared(c, pool, id, x, y, side, hues, colours) {
+  const sharers = /** @type {number[]} */ (pool.sharers.get(id));
+  const body = colours.theme === "dark" ? colours.muted : colours.text;
+  const foot = side < 12 ? side / 2 : Math.max(5, Math.round(side * 0.24));
   c.save();
   c.beginPath();
-  c.moveTo(x + side, y);
-  c.lineTo(x + side, y + side);
-  c.lineTo(x, y + side);
+  c.roundRect(x, y, side, side, side < 12 ? 0 : 4);
   c.clip();
-  c.fillStyle = hue;
-  box(c, x, y, side, side, radius);
+  c.globalAlpha = 1;
+  c.fillStyle = body;
+  c.fillRect(x, y, side, side);
+  if (pool.scheduled[id] > 0) drawScheduled(c, x, y, side, 0, 1, colours.panel);
+  const shown = Math.min(sharers.length, Math.max(2, Math.floor(side / 3)));
+  for (let i = 0; i < shown; i += 1) {
+    const [from, to] = [(side * i) / shown, (side * (i + 1)) / shown];
+    c.fillStyle = hues[sharers[i]] ?? colours.muted;
+    c.fillRect(x + from, y + side - foot, to - from - (side < 12 ? 0 : 0.75), foot);
+  }
   c.restore();
+  if (side < 12) return;
+  const halo = pool.scheduled[id] > 0 ? body : "";
+  drawName(c, id, x, y - foot / 2 + (side < 26 ? 1.5 : 0), side, colours.panel, colours, halo);
+  if (pool.hashed[id]) hashMark(c, x, y, side, colours.panel);
+  drawCount(c, pool.refs[id], x, y, side, colours);
 }
 
 /**
@@ -103,12 +134,14 @@ function drawSecond(c, x, y, side, radius, hue) {
  * @param {string} [halo] where an edge runs behind the name
  */
 function drawName(c, id, x, y, side, colour, colours, halo = "") {
-  if (side < 20) return;
-  c.font = `${side >= 30 ? 11 : 9}px ${colours.mono}`;
+  const size = side >= 30 ? 11 : 9;
+  const name = String(id);
+  if (side < 18 || name.length * size * GLYPH > side) return;
+  c.font = `${size}px ${colours.mono}`;
   c.textAlign = "center";
   c.fillStyle = colour;
-  if (halo) haloText(c, String(id), x + side / 2, y + side / 2 + 0.5, halo);
-  else c.fillText(String(id), x + side / 2, y + side / 2 + 0.5);
+  if (halo) haloText(c, name, x + side / 2, y + side / 2 + 0.5, halo);
+  else c.fillText(name, x + side / 2, y + side / 2 + 0.5);
 }
 
 /**
@@ -144,21 +177,26 @@ export function drawUncomputed(c, x, y, side, colours) {
 }
 
 /**
- * How many requests hold it.
+ * How many requests hold it: a tab over its corner above.
  * @param {CanvasRenderingContext2D} c @param {number} refs @param {number} x @param {number} y
  * @param {number} side @param {any} colours
  */
 function drawCount(c, refs, x, y, side, colours) {
-  if (side < 16) return;
-  const r = side >= 26 ? 7 : 5.5;
+  if (side < 22) return;
+  const size = side >= 30 ? 10 : 8;
+  const text = String(refs);
+  const w = text.length * size * GLYPH + 4;
+  const left = x + side - w + 1.5;
   c.fillStyle = colours.panel;
-  c.beginPath();
-  c.arc(x + side - r * 0.75, y + side - r * 0.75, r, 0, 7);
+  roundRect(c, left - 1, y - 2.5, w + 2, size + 2, 3);
   c.fill();
-  c.font = `700 ${r + 2}px ${colours.mono}`;
+  c.strokeStyle = colours.text;
+  c.lineWidth = 1;
+  c.stroke();
+  c.font = `700 ${size}px ${colours.mono}`;
   c.textAlign = "center";
   c.fillStyle = colours.text;
-  c.fillText(String(refs), x + side - r * 0.75, y + side - r * 0.75 + 0.5);
+  c.fillText(text, left + w / 2, y - 1.5 + size / 2);
 }
 
 /**

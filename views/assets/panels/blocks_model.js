@@ -6,7 +6,8 @@
  * and freed are its events.
  */
 import { computedAt } from "../core/computed.js";
-import { poolUse } from "../core/pool.js";
+import { once } from "../core/once.js";
+import { countedTokens, poolUse } from "../core/pool.js";
 import { textBetween } from "../core/tokens.js";
 import { traceIndex } from "../core/trace_index.js";
 import { blockParts } from "../words/blocks.js";
@@ -59,7 +60,7 @@ const TOUCH_OF_EVENT = {
  * @property {Uint8Array} hashed
  * @property {Uint8Array} uncomputed hashed, though nobody wrote its KV
  * @property {Int32Array} owner index into `owners`, -1: nobody
- * @property {Int32Array} second another owner of a shared block
+ * @property {Map<number, number[]>} sharers the owners of each block that several hold
  * @property {string[]} owners
  * @property {number} used
  * @property {number} free
@@ -73,20 +74,45 @@ const TOUCH_OF_EVENT = {
  *   text: string, touch: number}} LogicalBlock
  */
 
-/** @param {Store} store */
+/**
+ * Who shares blocks with whom, those with the most blocks first.
+ * @param {Pool} pool @returns {{requests: string[], blocks: number[]}[]}
+ */
+export function sharing({ sharers, owners }) {
+  /** @type {Map<string, {requests: string[], blocks: number[]}>} */
+  const found = new Map();
+  for (const [block, places] of sharers) {
+    const key = places.join();
+    const group = found.get(key);
+    if (group) group.blocks.push(block);
+    else found.set(key, { requests: places.map((place) => owners[place]), blocks: [block] });
+  }
+  return [...found.values()].sort((a, b) => b.blocks.length - a.blocks.length);
+}
+
+/**
+ * Sentence and request are made when they are asked for: words are drawn more seldom than pictures.
+ * @param {Store} store
+ */
 export function model(store) {
   const { events } = atCursor(store);
   const state = store.state ?? {};
   const touched = touchedBy(events);
   const marks = marksOf(touched);
   const pool = poolAt(store);
+  const parts = once(() => sentence(store));
+  const request = once(() => requestOf(state, shownRequest(store), pool, marks));
   return {
-    sentence: sentence(store),
+    get sentence() {
+      return parts();
+    },
     step: stepOf(store),
     pool,
     touched,
     marks,
-    request: requestOf(state, shownRequest(store), pool, marks),
+    get request() {
+      return request();
+    },
     queue: queueOf(state),
     waste: waste(pool.used, pool.blockSize, pool.tokens),
     counters: state.counters ?? {},
@@ -112,7 +138,7 @@ export function poolAt(store) {
  * @param {EventRecord[]} events
  * @returns {Record<keyof typeof TOUCH, number[]>}
  */
-function touchedBy(events) {
+export function touchedBy(events) {
   /** @type {Record<keyof typeof TOUCH, number[]>} */
   const touched = {
     allocated: [],
@@ -134,7 +160,7 @@ function touchedBy(events) {
  * @param {Record<keyof typeof TOUCH, number[]>} touched
  * @returns {Map<number, number>} bits of TOUCH
  */
-function marksOf(touched) {
+export function marksOf(touched) {
   const marks = new Map();
   for (const [what, blocks] of Object.entries(touched)) {
     const bit = TOUCH[/** @type {keyof typeof TOUCH} */ (what)];
@@ -163,7 +189,7 @@ function poolOf(state, config, computed) {
     hashed: new Uint8Array(size),
     uncomputed: new Uint8Array(size),
     owner: new Int32Array(size).fill(-1),
-    second: new Int32Array(size).fill(-1),
+    sharers: new Map(),
     owners: [],
     used,
     free,
@@ -197,8 +223,11 @@ function addOwners(pool, requests, computed) {
       pool.fill[block] = whole - pool.scheduled[block];
       // Only its owner's tokens come to a block that is not full, so that nobody shares it.
       pool.stale[block] = within(done + scheduled + stale - from, pool.blockSize) - given;
-      if (pool.owner[block] < 0) pool.owner[block] = place;
-      else if (pool.second[block] < 0) pool.second[block] = place;
+      const first = pool.owner[block];
+      const sharers = pool.sharers.get(block);
+      if (first < 0) pool.owner[block] = place;
+      else if (sharers) sharers.push(place);
+      else pool.sharers.set(block, [first, place]);
     }
   }
 }
@@ -247,13 +276,13 @@ function requestOf(state, id, pool, marks) {
   const table = request.block_table ?? {};
   const places = Object.keys(table).map(Number);
   const size = pool.blockSize;
-  const given = request.num_computed_tokens ?? 0;
+  const given = countedTokens(state, id);
   /** @type {LogicalBlock[]} */
   const blocks = places.slice(-MAX_LOGICAL).map((logical) => {
     const block = table[logical];
     const from = logical * size;
     // The newest sampled token is known, but its KV comes with the step that it is given to.
-    const to = Math.min(from + size, given);
+    const to = Math.max(from, Math.min(from + size, given));
     return {
       logical,
       block,
@@ -311,7 +340,7 @@ export function blockFacts(store, pool, id) {
       const from = Number(logical) * pool.blockSize;
       owners.push({ request: name, logical: Number(logical) });
       if (!text) {
-        const end = Math.min(from + pool.blockSize, requests[name].num_computed_tokens ?? 0);
+        const end = Math.min(from + pool.blockSize, countedTokens(store.state, name));
         text = textBetween(requests[name], from, end);
       }
       break;

@@ -2,6 +2,7 @@
 /** The pool on a canvas: a cell for each block. */
 import { requestColour } from "../words/colours.js";
 import { drawFree, drawUncomputed, drawUsed } from "./blocks_cell.js";
+import { Cells } from "./blocks_cells.js";
 import { CACHED_FREE, NULL_BLOCK, TOUCH, USED, blockFacts } from "./blocks_model.js";
 import { OUTLINES, blockLines } from "./blocks_words.js";
 import { Plane, roundRect } from "./canvas.js";
@@ -12,6 +13,8 @@ import { Tip } from "./parts.js";
 
 const MAX_CELL = 42;
 const POOL_HEIGHT = 340;
+/** Smaller cells are plain boxes: no names, no badges, no round corners. */
+const PLAIN = 12;
 
 const LINED = TOUCH.allocated | TOUCH.hit | TOUCH.freed;
 
@@ -27,6 +30,9 @@ export class PoolPlane {
     this.plane = new Plane("The pool of KV-cache blocks", "gbp-pool");
     this.plane.canvas.tabIndex = 0;
     this.tip = new Tip(root);
+    this.cells = new Cells();
+    this.labels = new Plane("");
+    this.labelKey = "";
     this.cell = MAX_CELL;
     this.lane = 0;
     this.left = 40;
@@ -42,14 +48,14 @@ export class PoolPlane {
 
   /** The largest cells with which the pool fits. @param {number} size @param {number} width */
   layout(size, width) {
-    this.left = 18 + 6.5 * String(size).length;
+    this.left = Math.ceil(18 + 6.5 * String(size).length);
     const room = width - this.left;
     let cell = MAX_CELL;
     while (
       cell > 4 &&
       Math.ceil(size / Math.floor(room / cell)) * (cell + lane(cell)) > POOL_HEIGHT
     )
-      cell -= cell > 12 ? 1 : 0.5;
+      cell -= 1;
     let columns = Math.max(1, Math.floor(room / cell));
     if (columns > 10) columns -= columns % (columns >= 64 ? 16 : columns >= 24 ? 4 : 2);
     this.cell = cell;
@@ -80,10 +86,12 @@ export class PoolPlane {
     const height = this.layout(pool.size, width);
     const c = this.plane.begin(width, height + 2);
     c.textBaseline = "middle";
-    this.drawLabels(c, pool, colours);
+    c.drawImage(this.labelled(pool, height, colours), 0, 0, this.left, height);
     const gap = this.cell >= 20 ? 3 : this.cell >= 10 ? 2 : this.cell >= 6 ? 1 : 0.75;
     const hues = pool.owners.map((id) => requestColour(id, colours.theme));
-    for (let id = 0; id < pool.size; id += 1) this.drawBlock(c, pool, id, gap, hues, colours);
+    if (this.cell < PLAIN) this.drawCells(c, pool, gap, hues, colours);
+    else
+      for (let id = 0; id < pool.size; id += 1) this.drawBlock(c, pool, id, gap, hues, colours);
     c.globalAlpha = 1;
     for (const [id, bits] of model.marks) this.outline(c, id, bits, gap, colours);
     const chosen = this.store.selection?.block;
@@ -93,8 +101,42 @@ export class PoolPlane {
     if (model.queue.first.length) this.next(c, model.queue.first[0].block, colours);
   }
 
+  /**
+   * @param {CanvasRenderingContext2D} c @param {Pool} pool @param {number} gap
+   * @param {string[]} hues @param {any} colours
+   */
+  drawCells(c, pool, gap, hues, colours) {
+    const { width, height, ratio } = this.plane;
+    const { cell: side, columns, left, top, lane: above } = this;
+    const sizes = [width, height, ratio, side, columns, left, top, above];
+    const layout = [...sizes, pool.size, pool.blockSize].join(" ");
+    const picture = this.cells.paint(
+      { pool, hues, colours, layout },
+      { width, height, side },
+      (id) => this.corner(id),
+      (on, id) => this.drawBlock(on, pool, id, gap, hues, colours),
+    );
+    c.drawImage(picture, 0, 0, width, height);
+  }
+
+  /**
+   * The rows' names, kept as a picture: they stay while blocks come and go.
+   * @param {Pool} pool @param {number} height @param {any} colours
+   */
+  labelled(pool, height, colours) {
+    const { cell, columns, left, top, lane: above, plane } = this;
+    const sizes = [plane.ratio, height, cell, columns, left, top, above, pool.size];
+    const fonts = document.fonts.status; // the page's own may still be on their way
+    const key = [...sizes, colours.theme, fonts].join(" ");
+    if (key === this.labelKey) return this.labels.canvas;
+    this.labelKey = key;
+    this.drawLabels(this.labels.begin(left, height), pool, colours);
+    return this.labels.canvas;
+  }
+
   /** @param {CanvasRenderingContext2D} c @param {Pool} pool @param {any} colours */
   drawLabels(c, pool, colours) {
+    c.textBaseline = "middle";
     c.font = `10.5px ${colours.mono}`;
     c.fillStyle = colours.muted;
     c.textAlign = "right";
@@ -117,8 +159,8 @@ export class PoolPlane {
     const side = this.cell - 2 * inset;
     const kind = pool.kind[id];
     if (kind === USED) drawUsed(c, pool, id, x, y, side, hues, colours);
-    else if (side < 12) {
-      c.globalAlpha = kind === CACHED_FREE ? 0.45 : kind === NULL_BLOCK ? 0.8 : 0.55;
+    else if (side < PLAIN) {
+      c.globalAlpha = kind === CACHED_FREE ? 0.7 : kind === NULL_BLOCK ? 0.8 : 0.55;
       c.fillStyle =
         kind === CACHED_FREE ? colours.ok : kind === NULL_BLOCK ? colours.muted : colours.border;
       c.fillRect(x, y, side, side);

@@ -44,7 +44,8 @@ export class WaysView {
 
   /** @param {Palette} colours @param {number} width of a strip */
   update(colours, width) {
-    const memory = memoryAt(this.store.state ?? {}, this.store.header?.config ?? {});
+    const config = this.store.header?.config ?? {};
+    const memory = this.store.atPhaseEnd((state) => memoryAt(state, config));
     this.memory = memory;
     memory.ways.forEach((way, i) => this.rows[i].update(way, memory, colours, width));
     const words = besideWords(memory);
@@ -54,7 +55,8 @@ export class WaysView {
     remake(this.note, [memory.modelLength], () => [
       `Each strip is the pool's ${count(memory.size)} slots, from first to last. `,
       "How long a running request gets, nobody knows: power of two and true length take the most " +
-        "it may get, max_tokens. Pieces lie first fit; a preempted request gives its piece back.",
+        "it may get, max_tokens. Pieces lie first fit; a preempted request gives its piece back. " +
+        "All ways are compared as the latest phase left them.",
     ]);
   }
 }

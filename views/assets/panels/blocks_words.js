@@ -2,7 +2,7 @@
 /** One block in words. */
 import { COMPUTED_HOW } from "../core/computed.js";
 import { UNCOMPUTED } from "../words/events.js";
-import { plural, quote } from "../words/format.js";
+import { list, plural, quote } from "../words/format.js";
 import { TOUCH, USED } from "./blocks_model.js";
 
 /** @import { LiveRow } from "../boxes/live.js" */
@@ -40,6 +40,8 @@ export function blockLines(facts, model) {
   const lines = [`Block ${facts.id}: ${KIND_WORDS[facts.kind]}`];
   for (const owner of facts.owners.slice(0, 4))
     lines.push(`${owner.request}, logical block ${owner.logical}`);
+  const others = facts.owners.slice(4).map((owner) => owner.request);
+  if (others.length) lines.push(`and ${list(others, 24)}`);
   if (facts.kind === USED) {
     lines.push(`${fillWords(facts, model.pool.blockSize)}, held by ${facts.refs}`);
   }

@@ -52,14 +52,28 @@ export function seekStep(store, step) {
   if (entry) store.seek(entry.last);
 }
 
+/** @type {WeakMap<Store, string>} the request that a panel showed last */
+const shownLast = new WeakMap();
+
 /**
- * The request a panel shows: the selected one, else the newest running, else the newest.
+ * The request a panel shows: the selected one, else the newest running, else the newest. While a
+ * recording plays it stays the same one as long as that runs: nobody can read one that is another
+ * in every step.
  * @param {Store} store
  */
 export function shownRequest(store) {
   const requests = store.state?.requests ?? {};
   const chosen = store.selection?.request;
   if (chosen && requests[chosen]) return chosen;
+  const last = shownLast.get(store) ?? "";
+  if (store.clock.playing && requests[last]?.status === "running") return last;
+  const newest = newestRequest(store, requests);
+  if (newest !== null) shownLast.set(store, newest);
+  return newest;
+}
+
+/** @param {Store} store @param {any} requests @returns {string|null} running, or else the newest */
+function newestRequest(store, requests) {
   const ids = Object.keys(requests);
   const order = traceIndex(store).rows;
   let best = null;

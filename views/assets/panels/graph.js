@@ -1,15 +1,17 @@
 // @ts-check
 /** CUDA graph & kernel execution: how a step's batch ran and why, and where its time went. */
 import { el, setText } from "../page/dom.js";
-import { micros, plural } from "../words/format.js";
+import { Parts } from "../page/pace.js";
+import { micros } from "../words/format.js";
+import { GRAPH, batchText, stepsText } from "../words/graph.js";
 import { momentKey } from "./cursor.js";
-import { BatchStrip } from "./graph_batch.js";
+import { BatchStrip, batchRows } from "./graph_batch.js";
 import { CapturedGraphs } from "./graph_captured.js";
 import { dispatchParts } from "./graph_dispatch.js";
 import { headsParts } from "./graph_heads.js";
 import { HistoryStrip } from "./graph_history.js";
 import { model } from "./graph_model.js";
-import { pagesParts } from "./graph_pages.js";
+import { PagesRead } from "./graph_pages.js";
 import { timesParts } from "./graph_times.js";
 import { KernelRoom } from "./kernel_room.js";
 import { Sentence, Twin, redrawOnChange, remake, section } from "./parts.js";
@@ -28,48 +30,56 @@ class GraphPanel {
     this.dispatch = el("div");
     this.graphs = new CapturedGraphs();
     this.times = el("div", { class: "gbp-where" });
-    this.pages = el("div");
+    this.pages = new PagesRead(store);
     this.heads = el("div");
     this.kernel = new KernelRoom(store, () => this.redraw.again());
     this.stripEmpty = el("p", { class: "gbp-more" });
     this.batch = section(
-      "The batch: one row a token, requests one after the other",
+      GRAPH.batch,
       "batchside",
       this.strip.plane.canvas,
       this.stripEmpty,
     );
     this.past = section(
-      "Steps: time of each, eager or replayed; pale is the capture of a graph",
+      GRAPH.past,
       "past",
       this.history.plane.canvas,
     );
-    this.twin = new Twin("Steps and how they ran", ["Step", "Mode", "Tokens", "Time"], () =>
-      this.twinRows(),
+    this.batchTwin = new Twin(GRAPH.flattened, GRAPH.columns, () =>
+      batchRows(this.data?.batch ?? null),
     );
+    this.twin = new Twin(GRAPH.steps, GRAPH.stepColumns, () => this.twinRows());
     this.element.append(
       this.sentence.element,
       el(
         "div",
         { class: "gbp-columns gbp-top" },
-        section("How it was dispatched", "dispatch", this.dispatch),
-        section("Where the forward's time went", "clocks", this.times),
+        section(GRAPH.dispatch, "dispatch", this.dispatch),
+        section(GRAPH.times, "clocks", this.times),
       ),
       this.batch,
-      section("Which graph there is for it", "captured", this.graphs.element),
+      section(GRAPH.captured, "captured", this.graphs.element),
       el(
         "div",
         { class: "gbp-columns gbp-mid" },
-        section("What attention read", "pages", this.pages),
-        section("Query heads that share a KV head", "heads", this.heads),
+        section(GRAPH.pages, "pages", this.pages.element),
+        section(GRAPH.heads, "heads", this.heads),
       ),
-      section("Kernel room: one layer's attention, page by page", "kernel", this.kernel.element),
+      section(GRAPH.kernel, "kernel", this.kernel.element),
       this.past,
+      this.batchTwin.element,
       this.twin.element,
     );
     root.append(this.element);
+    this.words = new Parts(store, [
+      () => this.drawRun(),
+      () => this.drawGraphs(),
+      () => this.drawPages(),
+    ]);
+    this.chosen = "";
     this.key = "";
     this.redraw = redrawOnChange(this.element, (force) => this.update(force), [
-      this.pages,
+      this.pages.element,
       this.heads,
       this.kernel.left,
       this.kernel.right,
@@ -78,8 +88,9 @@ class GraphPanel {
 
   update(force = false) {
     const { store } = this;
-    const key = `${momentKey(store)} ${store.selection?.request} ${store.whyNoCommand}`;
-    if (!force && key === this.key) return;
+    const chosen = `${store.selection?.request} ${store.whyNoLook}`;
+    const key = `${momentKey(store)} ${chosen} ${store.clock.walking}`;
+    if (!force && key === this.key && !this.words.waits) return;
     this.key = key;
     const data = model(store);
     this.data = data;
@@ -88,38 +99,47 @@ class GraphPanel {
     // Canvases first: a font set on a canvas makes the browser work through changed elements.
     if (width > 0) this.strip.draw(data.batch, colours, width, data.dispatch?.padding ?? 0);
     if (width > 0) this.history.draw(data, colours, width);
+    if (force || chosen !== this.chosen) this.words.now();
+    else this.words.update();
+    this.chosen = chosen;
+    this.batchTwin.later();
+    this.twin.later();
+  }
+
+  /** How the batch ran, and what the pictures are of. */
+  drawRun() {
+    const { data } = this;
+    if (!data) return;
     this.sentence.update(data.sentence);
     const { dispatch, replay, captured, modules, forward, phases, nothingRan, device } = data;
     remake(this.dispatch, { dispatch, replay, captured, nothingRan }, dispatchParts);
     remake(this.times, { modules, forward, replay, phases, nothingRan, device }, timesParts);
-    this.graphs.draw(data);
-    const none = data.nothingRan
-      ? "No batch was laid out in this step."
-      : "No batch has been laid out in this step so far.";
+    const none = data.nothingRan ? GRAPH.noBatch : GRAPH.noBatchYet;
     setText(this.stripEmpty, data.batch ? "" : none);
     this.stripEmpty.hidden = data.batch !== null;
-    this.drawPages(data, colours);
-    this.drawHeads(data, colours);
+    this.strip.plane.label(batchText(data.batch, data.step, data.dispatch?.padding ?? 0));
+    this.history.plane.label(stepsText(data.history.length, data.step));
+  }
+
+  /** Which graphs there are, and the kernel room. */
+  drawGraphs() {
+    const { data } = this;
+    if (!data) return;
+    const colours = this.redraw.colours.get();
+    this.graphs.draw(data);
     this.kernel.update(data, colours, {
       left: this.redraw.size(this.kernel.left).width,
       right: this.redraw.size(this.kernel.right).width,
     });
-    this.strip.plane.label(batchLabel(data));
-    this.history.plane.label(
-      `${plural(data.history.length, "step")}, the cursor is in step ${data.step}. ` +
-        "Arrow keys move through steps.",
-    );
-    this.twin.later();
   }
 
-  /** @param {Model} data @param {any} colours */
-  drawPages(data, colours) {
-    const width = Math.max(240, this.redraw.size(this.pages).width || 600);
-    const { pages, heads, nothingRan } = data;
-    const trace = this.store.header?.trace_id; // its requests' colours are its own
-    remake(this.pages, [trace, pages, heads, nothingRan, colours.theme, width], () =>
-      pagesParts(this.store, data, colours, width),
-    );
+  /** What attention read, and with which heads. */
+  drawPages() {
+    if (!this.data) return;
+    const colours = this.redraw.colours.get();
+    const width = Math.max(240, this.redraw.size(this.pages.element).width || 600);
+    this.pages.update(this.data, colours, width);
+    this.drawHeads(this.data, colours);
   }
 
   /** @param {Model} data @param {any} colours */
@@ -144,19 +164,12 @@ class GraphPanel {
 
   destroy() {
     this.redraw.destroy();
+    this.words.stop();
     this.kernel.destroy();
+    this.batchTwin.destroy();
     this.twin.destroy();
     this.element.remove();
   }
-}
-
-/** @param {Model} data */
-function batchLabel({ batch, step, dispatch }) {
-  if (!batch) return "No batch";
-  const rows = plural(batch.ids.length, "row");
-  const padding = dispatch?.padding ? ` and ${plural(dispatch.padding, "row")} of padding` : "";
-  const requests = plural(batch.requests.length, "request");
-  return `The batch of step ${step}: ${rows} of ${requests}${padding}`;
 }
 
 /**

@@ -3,6 +3,7 @@
 import { hasTexts, pieceAt } from "../core/tokens.js";
 import { onRequestColour, requestColour } from "../words/colours.js";
 import { plural, visible } from "../words/format.js";
+import { GRAPH, rowText, slotText } from "../words/graph.js";
 import { Plane, fit, roundRect } from "./canvas.js";
 import { shownRequest } from "./cursor.js";
 import { Tip } from "./parts.js";
@@ -25,7 +26,7 @@ export class BatchStrip {
   /** @param {Store} store @param {HTMLElement} root */
   constructor(store, root) {
     this.store = store;
-    this.plane = new Plane("The flattened batch", "gbp-batch");
+    this.plane = new Plane(GRAPH.flattened, "gbp-batch");
     this.tip = new Tip(root);
     /** @type {Model["batch"]} */
     this.batch = null;
@@ -304,12 +305,7 @@ export class BatchStrip {
     const row = Math.floor((this.plane.at(event).x - LABELS) / this.cell);
     const first = this.batch?.ids.length ?? 0;
     if (row < first || row >= first + this.padding) return this.tip.hide();
-    this.tip.show(event, [
-      `Row ${row} · padding`,
-      "fills the batch up to the size of the graph",
-      "its KV goes to block 0, which is nobody's, and its result is dropped",
-      "derived: num_padded_tokens − num_tokens",
-    ]);
+    this.tip.show(event, [rowText(row), ...GRAPH.padding]);
   }
 
   /** @param {MouseEvent} event */
@@ -319,17 +315,40 @@ export class BatchStrip {
     if (!found || !batch) return this.hoverPadding(event);
     const { row, request } = found;
     const slot = batch.slots[row];
-    const size = batch.blockSize;
     const draft = request.drafts.find((/** @type {any} */ each) => each.row === row);
     this.tip.show(event, [
-      `Row ${row} · ${request.id}${draft ? ", a draft" : ""}`,
+      rowText(row, `${request.id}${draft ? ", a draft" : ""}`),
       ...(draft ? [DRAFT_ROWS[draft.verdict]] : []),
       `input id ${batch.ids[row]}, position ${batch.positions[row]}`,
-      `KV slot ${slot} = block ${Math.floor(slot / size)} × ${size} + ${slot % size}`,
+      slotText(slot, batch.blockSize),
       `${request.id} has ${plural(request.seqLen, "token")} of KV after this step`,
       "measured: inputs_prepared",
     ]);
   }
+}
+
+/**
+ * What a table of the batch says of each row.
+ * @param {Model["batch"]} batch @returns {string[][]}
+ */
+export function batchRows(batch) {
+  if (!batch) return [];
+  return batch.requests.flatMap(({ id, first, end, drafts, sampled }) =>
+    Array.from({ length: end - first }, (_, i) => {
+      const row = first + i;
+      const draft = drafts.find((/** @type {any} */ each) => each.row === row);
+      const chosen = sampled.find((/** @type {any} */ each) => each.row === row);
+      const slot = batch.slots[row];
+      return [
+        String(row),
+        draft ? `${id}, a draft` : id,
+        String(batch.ids[row]),
+        String(batch.positions[row]),
+        `block ${Math.floor(slot / batch.blockSize)}, slot ${slot % batch.blockSize}`,
+        chosen ? visible(chosen.text) : "",
+      ];
+    }),
+  );
 }
 
 /**

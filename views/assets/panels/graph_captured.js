@@ -17,6 +17,11 @@ const LAUNCHED = "A graph is launched as a whole, whatever number of kernels it 
 const LISTED =
   "On a CPU a graph is a list: the operations of one forward, recorded once and run again " +
   "without the decoder's modules. A GPU launches such a list at once, as a CUDA graph.";
+const COMPILED =
+  " Inductor has compiled small operations that follow each other into one kernel, which is " +
+  "called by all of them (pow+mean+add) and counts once among those replayed. It sums in another " +
+  "order, hence the difference.";
+const INDUCTOR = "list compiled by inductor";
 const COLUMNS = [
   "graph",
   "pieces",
@@ -67,7 +72,8 @@ export class CapturedGraphs {
     this.soFar.hidden = shown === null;
     const captured = `${plural(sizes.length, "captured graph")}: what each holds and saves`;
     setText(this.summary, captured);
-    setText(this.words, device === "cuda" ? LAUNCHED : LISTED);
+    const compiled = sizes.some(({ backend }) => backend === INDUCTOR) ? COMPILED : "";
+    setText(this.words, device === "cuda" ? LAUNCHED : LISTED + compiled);
     remake(this.table, { sizes, device }, sizesTable);
     this.operations.draw(shown);
   }

@@ -4,6 +4,7 @@ import { micros, plural } from "../words/format.js";
 import { Plane, roundRect } from "./canvas.js";
 import { seekStep } from "./cursor.js";
 import { LABELS } from "./graph_batch.js";
+import { FUTURE, FUTURE_FILL } from "./lifecycle_cells.js";
 import { Tip } from "./parts.js";
 
 /** @import { Store } from "../core/store.js" */
@@ -94,10 +95,15 @@ export class HistoryStrip {
   drawStep(c, item, x, largest, colours, data) {
     const h = Math.max(1.5, (item.us / largest) * (HISTORY - 6));
     const graph = item.mode !== null && item.mode !== "NONE";
-    c.globalAlpha = item.future ? 0.28 : 1;
+    c.globalAlpha = item.future ? FUTURE_FILL : 1;
     c.fillStyle = graph ? colours.cloud : item.mode === null ? colours.border : colours.backend;
     roundRect(c, x + 1, HISTORY - h, Math.max(1.5, this.column - 2.5), h, this.column > 8 ? 2 : 0);
     c.fill();
+    if (item.future) {
+      c.globalAlpha = FUTURE;
+      c.fillRect(x + 1, HISTORY - h, Math.max(1.5, this.column - 2.5), Math.min(h, 1.5));
+      c.globalAlpha = FUTURE_FILL;
+    }
     this.drawCapture(c, item, x, h, colours);
     const now = item.step === data.step;
     const every = this.column >= 20 ? 1 : this.column >= 12 ? 5 : 10;
@@ -121,7 +127,7 @@ export class HistoryStrip {
     c.fillStyle = colours.panel;
     c.globalAlpha *= 0.72;
     c.fillRect(x + 2, HISTORY - h, Math.max(1, this.column - 4.5), h - 1);
-    c.globalAlpha = item.future ? 0.28 : 1;
+    c.globalAlpha = item.future ? FUTURE_FILL : 1;
   }
 
   /** @param {MouseEvent} event */

@@ -80,7 +80,7 @@ export function sentence(store) {
  */
 
 /** @param {EventRecord | undefined} event @param {EventRecord | undefined} batch */
-function dispatchOf(event, batch) {
+export function dispatchOf(event, batch) {
   if (!event) return null;
   const { mode, num_tokens, num_padded_tokens } = event.facts;
   return {
@@ -152,7 +152,7 @@ function graphsOf(store, index, dispatch) {
 /**
  * @param {Store} store @param {EventRecord | undefined} dispatch @returns {SizesView}
  */
-function sizesOf(store, dispatch) {
+export function sizesOf(store, dispatch) {
   const table = store.state?.dispatcher ?? { mode: "NONE", sizes: [], keys: {} };
   const graphs = store.state?.graphs ?? {};
   const modes = Object.entries(table.keys).flatMap(([mode, keys]) =>
@@ -245,7 +245,7 @@ function phasesOf(index, step, cursor) {
  * @param {TraceIndex} index @param {EventRecord | undefined} event @param {EventRecord[]} events
  * @param {number} blockSize
  */
-function batchOf(index, event, events, blockSize) {
+export function batchOf(index, event, events, blockSize) {
   if (!event) return null;
   const f = event.facts;
   /** @type {BatchRequest[]} */
@@ -331,7 +331,7 @@ function pagesOf(store, events, config) {
 }
 
 /** @param {EventRecord | undefined} event @param {any} shape */
-function headsOf(event, shape) {
+export function headsOf(event, shape) {
   const query = event?.facts.num_attention_heads ?? shape.num_attention_heads;
   const kv = event?.facts.num_kv_heads ?? shape.num_kv_heads;
   const perToken = event?.facts.kv_bytes_per_token ?? shape.kv_bytes_per_token;

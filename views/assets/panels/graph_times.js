@@ -8,22 +8,23 @@ import { micros, percent, plural } from "../words/format.js";
 
 /**
  * Matrix products share a hue, since they decide about the time.
- * @type {Record<string, [string, number]>}
+ * A Map, since of a saved trace the kind may be any word.
+ * @type {Map<string, [string, number]>}
  */
-const KIND_COLOURS = {
-  mlp: ["--gb-backend", 100],
-  qkv_proj: ["--gb-backend", 78],
-  o_proj: ["--gb-backend", 58],
-  lm_head: ["--gb-backend", 42],
-  attention: ["--gb-cloud", 100],
-  norm: ["--gb-database", 80],
-  embed: ["--gb-database", 50],
-  other: ["--gb-muted", 60],
-};
+const KIND_COLOURS = new Map([
+  ["mlp", ["--gb-backend", 100]],
+  ["qkv_proj", ["--gb-backend", 78]],
+  ["o_proj", ["--gb-backend", 58]],
+  ["lm_head", ["--gb-backend", 42]],
+  ["attention", ["--gb-cloud", 100]],
+  ["norm", ["--gb-database", 80]],
+  ["embed", ["--gb-database", 50]],
+  ["other", ["--gb-muted", 60]],
+]);
 
 /** @param {string} kind */
 function kindColour(kind) {
-  const [name, share] = KIND_COLOURS[kind] ?? ["--gb-muted", 80];
+  const [name, share] = KIND_COLOURS.get(kind) ?? ["--gb-muted", 80];
   return `color-mix(in srgb, var(${name}) ${share}%, var(--gb-panel))`;
 }
 

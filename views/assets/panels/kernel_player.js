@@ -1,13 +1,25 @@
 // @ts-check
-/** Plays a walk: which program, how many pages of it are read, and on by itself where wanted. */
+/**
+ * Plays a walk: which program, how many pages of it are read, and on by itself where wanted. The
+ * shares of a decode are followed by what makes one softmax of them, move by move.
+ */
 import { el, icon, setAttribute } from "../page/dom.js";
 import { setTruth } from "../page/truth.js";
-import { TRACED_HOW, programWords, standWords } from "../words/kernel.js";
+import {
+  REDUCED_HOW,
+  REDUCTION_MOVES,
+  TRACED_HOW,
+  programWords,
+  reductionName,
+  reductionWords,
+  standWords,
+} from "../words/kernel.js";
 
 /** @import { KernelTrace } from "../words/kernel.js" */
 
 const WHOLE_MS = 12_000; // a long walk takes as long as this
 const [FASTEST_MS, SLOWEST_MS] = [60, 800]; // between two pages
+const MOVE_MS = 2_400; // between two moves of the reduction: there is more to read
 
 /** Paths in a square of 16. */
 const ICONS = {
@@ -25,6 +37,7 @@ export class Player {
     this.trace = null;
     this.program = 0;
     this.at = 0;
+    this.head = 0; // the place of the query head whose reduction is shown
     this.timer = 0;
     this.reduced = matchMedia("(prefers-reduced-motion: reduce)");
     this.back = button("back", "One page back", () => this.stepTo(this.at - 1));
@@ -57,7 +70,13 @@ export class Player {
     );
   }
 
+  /** Whether the reduction is shown, and no program's walk. */
+  get reduces() {
+    return this.trace?.reduction !== null && this.program === this.trace?.programs.length;
+  }
+
   get length() {
+    if (this.reduces) return REDUCTION_MOVES;
     return this.trace?.programs[this.program]?.visits.length ?? 0;
   }
 
@@ -69,6 +88,9 @@ export class Player {
         el("option", { value: String(i), text: programWords(trace, program) }),
       ),
     );
+    const last = String(trace.programs.length);
+    if (trace.reduction)
+      this.choice.append(el("option", { value: last, text: reductionName(trace) }));
     this.choice.hidden = trace.programs.length < 2;
     this.choose(trace.programs.length - 1);
   }
@@ -102,14 +124,21 @@ export class Player {
 
   start() {
     if (this.at >= this.length) this.at = 0;
-    const pause = Math.max(FASTEST_MS, Math.min(SLOWEST_MS, WHOLE_MS / Math.max(1, this.length)));
+    const even = Math.max(FASTEST_MS, Math.min(SLOWEST_MS, WHOLE_MS / Math.max(1, this.length)));
     clearInterval(this.timer);
-    this.timer = window.setInterval(() => {
-      this.at += 1;
-      if (this.at >= this.length) this.stop();
-      else this.show();
-    }, pause);
+    this.timer = window.setInterval(() => this.next(), this.reduces ? MOVE_MS : even);
     this.show();
+  }
+
+  /** A page, or a move, further. What the last share is followed by begins by itself. */
+  next() {
+    const { programs, reduction } = /** @type {KernelTrace} */ (this.trace);
+    this.at += 1;
+    if (this.at < this.length) this.show();
+    else if (this.at > this.length && reduction && this.program === programs.length - 1)
+      this.choose(programs.length);
+    else if (!reduction || this.program !== programs.length - 1) this.stop();
+    else this.show(); // the last page is in sight for a while
   }
 
   stop() {
@@ -128,8 +157,11 @@ export class Player {
     const { trace } = this;
     if (!trace) return;
     this.range.value = String(this.at);
-    const words = standWords(trace, trace.programs[this.program], this.at);
-    setTruth(this.words, "measured", TRACED_HOW, words);
+    const words =
+      this.reduces && trace.reduction
+        ? reductionWords(trace.reduction, this.head, this.at)
+        : standWords(trace, trace.programs[this.program], this.at);
+    setTruth(this.words, "measured", this.reduces ? REDUCED_HOW : TRACED_HOW, words);
     // Whoever listens is told where it stops, not each page on the way.
     setAttribute(this.words, "aria-live", this.timer ? "off" : "polite");
     setAttribute(this.range, "aria-valuetext", words);

@@ -11,6 +11,7 @@ import { bytesOf, bytesRows, differenceText, tracedWords } from "../words/kernel
 import { Chart, MEASURES, rangeText } from "./kernel_charts.js";
 import { Listings } from "./kernel_listing.js";
 import { Player } from "./kernel_player.js";
+import { ReductionTable } from "./kernel_reduction.js";
 import { WalkPicture } from "./kernel_walk.js";
 import { MOST_ROWS, Twin, remake } from "./parts.js";
 
@@ -50,6 +51,10 @@ export class KernelRoom {
     this.how = el("p", { class: "gbp-more" });
     this.player = new Player(() => this.draw());
     this.picture = new WalkPicture();
+    this.reduction = new ReductionTable((head) => {
+      this.player.head = head;
+      this.player.show();
+    });
     this.charts = /** @type {Measure[]} */ (Object.keys(MEASURES)).map((name) => new Chart(name));
     this.bytes = el("div", { class: "gbp-kbytes" });
     this.listings = new Listings(store);
@@ -66,13 +71,15 @@ export class KernelRoom {
       ...this.charts.map((chart) => chart.element),
       this.lines,
     );
+    this.walk = el("div", { class: "gbp-columns gbp-kcolumns" }, this.left, this.right);
     this.scene = el(
       "div",
       { class: "gbp-kscene", hidden: true },
       this.words,
       this.how,
       this.player.element,
-      el("div", { class: "gbp-columns gbp-kcolumns" }, this.left, this.right),
+      this.walk,
+      this.reduction.element,
       this.bytes,
       this.twin.element,
     );
@@ -111,7 +118,7 @@ export class KernelRoom {
     );
     this.layer.offer(numbers(data.heads?.layers ?? 0));
     this.head.offer(numbers(data.heads?.kv ?? 0));
-    const why = this.store.whyNoCommand || (all.length ? "" : notYet(data));
+    const why = this.store.whyNoLook || (all.length ? "" : notYet(data));
     this.ask.disabled = Boolean(why) || this.busy;
     this.ask.title = why || "Run the kernel over this step's pages in Triton's interpreter";
     if (!this.busy && why && !this.trace) setText(this.status, why);
@@ -173,8 +180,12 @@ export class KernelRoom {
   // -- how it is drawn ---------------------------------------------------------------------------
 
   draw() {
-    const { trace, program, colours, widths } = this;
-    if (!trace || !program || !colours || widths.left <= 0) return;
+    const { trace, program, colours, widths, player } = this;
+    if (!trace) return;
+    this.walk.hidden = player.reduces;
+    this.reduction.element.hidden = !player.reduces;
+    if (player.reduces) this.reduction.update(trace, player.head, player.at);
+    if (!program || !colours || widths.left <= 0) return;
     const { at } = this.player;
     this.picture.draw(trace, program, at, colours, widths.left);
     for (const chart of this.charts) chart.draw(program, at, colours, widths.right);

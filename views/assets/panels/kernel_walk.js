@@ -119,7 +119,7 @@ function fillPage({ c, trace, colours, hue }, block, x, y, side, latest) {
   c.globalAlpha = 0.18;
   c.fillStyle = hue;
   c.fillRect(x, y, side, side);
-  c.globalAlpha = latest ? 1 : 0.75;
+  c.globalAlpha = 1;
   c.fillStyle = latest ? colours.event : hue;
   c.fillRect(x, y + side - full, side, full);
   c.restore();
@@ -136,7 +136,7 @@ function fillPage({ c, trace, colours, hue }, block, x, y, side, latest) {
  */
 function nameBlock({ c, trace, colours, at }, block, x, y, turn) {
   const read = turn !== undefined && turn < at;
-  const solid = read && tokensIn(trace, block) / trace.block_size > 0.55;
+  const solid = read && tokensIn(trace, block) === trace.block_size;
   c.textAlign = "center";
   c.font = `${read ? 600 : 450} 10.5px ${colours.mono}`;
   c.fillStyle = solid
@@ -144,7 +144,8 @@ function nameBlock({ c, trace, colours, at }, block, x, y, turn) {
     : trace.blocks.includes(block)
       ? colours.text
       : colours.faint;
-  c.fillText(String(block), x, y + 0.5);
+  if (read && !solid) haloText(c, String(block), x, y + 0.5, colours.panel);
+  else c.fillText(String(block), x, y + 0.5);
 }
 
 /** The block table, the entry at hand lit and tied to its page. @param {Scene} scene */
@@ -169,7 +170,7 @@ function drawTable(scene) {
     const x = i * ENTRY.width;
     const isNow = block === latest;
     roundRect(c, x, ENTRY.top, ENTRY.width - 4, ENTRY.height, 5);
-    c.globalAlpha = isNow ? 1 : read.has(block) ? 0.75 : 0.12;
+    c.globalAlpha = read.has(block) ? 1 : 0.12;
     c.fillStyle = isNow ? colours.event : hue;
     c.fill();
     c.globalAlpha = 1;

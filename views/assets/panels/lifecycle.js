@@ -3,13 +3,15 @@
 import { computedAt } from "../core/computed.js";
 import { traceIndex } from "../core/trace_index.js";
 import { el, reconcile } from "../page/dom.js";
+import { Parts } from "../page/pace.js";
 import { setTruth } from "../page/truth.js";
 import { plural } from "../words/format.js";
+import { LIFECYCLE, timelineText } from "../words/lifecycle.js";
 import { momentKey, shownRequest } from "./cursor.js";
 import { StreamCard } from "./lifecycle_card.js";
 import { model } from "./lifecycle_model.js";
 import { Timeline } from "./lifecycle_timeline.js";
-import { Sentence, Twin, legend, redrawOnChange, remake, section } from "./parts.js";
+import { MOST_ROWS, Sentence, Twin, legend, redrawOnChange, remake, section } from "./parts.js";
 
 /** @import { Store } from "../core/store.js" */
 /** @import { Model } from "./lifecycle_model.js" */
@@ -24,29 +26,18 @@ class LifecyclePanel {
     this.timeline = new Timeline(store, this.element);
     this.cards = el("div", { class: "gbp-cards" });
     this.more = el("p", { class: "gbp-more" });
-    this.empty = el("p", {
-      class: "gbp-empty",
-      text:
-        "No request yet. Send a prompt above: its tokens, its waiting and its share of each step " +
-        "appear here.",
-    });
-    this.twin = new Twin(
-      "Requests over steps, at the cursor",
-      ["Request", "Status", "Computed", "Output", "Last shares"],
-      () => this.twinRows(),
-    );
+    this.empty = el("p", { class: "gbp-empty", text: LIFECYCLE.empty });
+    this.twin = new Twin(LIFECYCLE.requests, LIFECYCLE.columns, () => this.twinRows());
+    this.bars = new Twin(LIFECYCLE.bars, LIFECYCLE.barColumns, () => this.barRows());
     this.legend = el("div");
-    this.left = section(
-      "Requests over steps, against the token budget",
-      "timeline",
-      this.timeline.scroll,
-      this.legend,
-    );
-    this.right = section("Tokens as text", "streams", this.cards, this.more, textLegend());
+    const { timeline } = this;
+    this.left = section(LIFECYCLE.timeline, "timeline", timeline.scroll, this.legend);
+    this.right = section(LIFECYCLE.texts, "streams", this.cards, this.more, textLegend());
     this.element.append(
       this.sentence.element,
       this.empty,
       el("div", { class: "gbp-columns" }, this.left, this.right),
+      this.bars.element,
       this.twin.element,
     );
     root.append(this.element);
@@ -58,8 +49,13 @@ class LifecyclePanel {
       for (const { target, isIntersecting } of entries)
         this.unseen[isIntersecting ? "delete" : "add"](target);
     });
+    /** @type {Model|null} */
+    this.data = null;
+    this.words = new Parts(store, [() => this.drawOpening(), () => this.drawCards()]);
     this.key = "";
     this.chosen = "";
+    /** The request whose words were asked for last. */
+    this.wanted = /** @type {string|null|undefined} */ (undefined);
     this.redraw = redrawOnChange(
       this.element,
       (force) => this.update(force),
@@ -72,33 +68,39 @@ class LifecyclePanel {
   update(force = false) {
     const { store } = this;
     const index = traceIndex(store);
-    const key = `${momentKey(store)} ${store.selection?.request} ${store.clock.walking}`;
-    if (!force && key === this.key) return;
+    const chosen = store.selection?.request;
+    const key = `${momentKey(store)} ${chosen} ${store.clock.walking}`;
+    if (!force && key === this.key && !this.words.waits) return;
     this.key = key;
     this.element.classList.toggle("speculates", store.speculates);
     const { width, height } = this.redraw.size(this.timeline.scroll);
     const window = this.timeline.window(width || 600);
     const data = model(store, window);
+    this.data = data;
     const colours = this.redraw.colours.get();
     this.empty.hidden = data.rows.length > 0 || index.rows.size > 0;
     // Canvases first: a font set on a canvas makes the browser work through changed elements.
     if (width > 0) this.timeline.draw(data, colours, width, window, height);
-    this.sentence.update(data.sentence);
-    remake(this.legend, [store.overlaps], () => [lifecycleLegend(store.overlaps)]);
-    this.drawCards(data, colours.theme);
-    this.timeline.plane.label(
-      `Requests over steps: step ${data.step}, ${plural(data.rows.length, "request")} shown. ` +
-        "Arrow keys move through steps and requests.",
-    );
+    if (force || chosen !== this.wanted) this.words.now();
+    else this.words.update();
+    this.wanted = chosen;
+    this.bars.later();
     this.twin.later();
-    this.data = data;
   }
 
-  /**
-   * While the cursor walks, only the cards in view are brought up to date.
-   * @param {Model} data @param {string} theme
-   */
-  drawCards(data, theme) {
+  drawOpening() {
+    const { data, store } = this;
+    if (!data) return;
+    this.sentence.update(data.sentence);
+    remake(this.legend, [store.overlaps], () => [lifecycleLegend(store.overlaps)]);
+    this.timeline.plane.label(timelineText(data.step, data.rows.length));
+  }
+
+  /** While the cursor walks, only the cards in view are brought up to date. */
+  drawCards() {
+    const { data } = this;
+    if (!data) return;
+    const { theme } = this.redraw.colours.get();
     const chosen = shownRequest(this.store);
     const { walking } = this.store.clock;
     reconcile(
@@ -160,9 +162,22 @@ class LifecyclePanel {
     });
   }
 
+  barRows() {
+    const { data } = this;
+    if (!data) return [];
+    const past = data.steps.filter((bar) => !bar.future && bar.segments.length > 0);
+    return past.slice(-MOST_ROWS).map(({ step, segments }) => [
+      String(step),
+      `${segments.reduce((sum, part) => sum + part.tokens, 0)} of ${data.budget}`,
+      segments.map((part) => `${part.request}: ${part.kind} of ${part.tokens}`).join("; "),
+    ]);
+  }
+
   destroy() {
     this.redraw.destroy();
+    this.words.stop();
     this.sight.disconnect();
+    this.bars.destroy();
     this.twin.destroy();
     this.element.remove();
   }

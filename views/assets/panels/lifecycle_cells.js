@@ -6,6 +6,10 @@ import { hatch, roundRect } from "./canvas.js";
 
 /** @import { Cell } from "./lifecycle_model.js" */
 
+/** What is after the cursor: pale, and yet told apart from its ground (3:1), its text in full. */
+export const FUTURE = 0.72;
+export const FUTURE_FILL = 0.16;
+
 /**
  * @param {CanvasRenderingContext2D} c @param {number} x1 @param {number} y1 @param {number} x2
  * @param {number} y2
@@ -60,14 +64,17 @@ export function triangle(c, x, y, colour) {
 /** @type {Record<string, CellDraw>} */
 export const CELLS = {
   prefill(c, x, y, w, cell, colour, colours) {
-    c.fillStyle = colour;
+    c.fillStyle = c.strokeStyle = colour;
+    c.globalAlpha = cell.future ? FUTURE_FILL : 1;
     roundRect(c, x + 1, y - 8, w - 2, 16, 3.5);
     c.fill();
+    c.globalAlpha = 1;
+    if (cell.future) c.stroke();
     const text = String(cell.tokens);
     const size = Math.min(10.5, (w - 3.5) / (0.6 * text.length));
     if (size < 8) return;
     c.font = `600 ${size}px ${colours.mono}`;
-    c.fillStyle = onRequestColour(colours.theme);
+    c.fillStyle = cell.future ? colours.text : onRequestColour(colours.theme);
     c.textAlign = "center";
     c.fillText(text, x + w / 2, y + 0.5);
   },

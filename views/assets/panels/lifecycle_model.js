@@ -1,6 +1,7 @@
 // @ts-check
 /** What the panel of requests over steps shows, from the log alone. */
 import { computedAt } from "../core/computed.js";
+import { once } from "../core/once.js";
 import { draftsBehind, latestDrafts, tallyOf } from "../core/speculation.js";
 import { timingOf } from "../core/timing.js";
 import { hasTexts, outputPieces, promptPieces } from "../core/tokens.js";
@@ -41,6 +42,7 @@ export const MAX_PIECES = 240;
  */
 
 /**
+ * Sentence and streams are made when they are asked for: words are drawn more seldom than pictures.
  * @param {Store} store
  * @param {{from: number, to: number}} [window] steps wanted; all by default
  */
@@ -50,8 +52,12 @@ export function model(store, window) {
   const empty = index.steps.size === 0;
   const from = Math.max(window?.from ?? -Infinity, empty ? 0 : index.firstStep);
   const to = Math.min(window?.to ?? Infinity, empty ? -1 : index.lastStep);
+  const parts = once(() => sentence(store));
+  const streams = once(() => streamsOf(store, index));
   return {
-    sentence: sentence(store),
+    get sentence() {
+      return parts();
+    },
     budget: store.header?.config?.max_num_batched_tokens ?? 0,
     step,
     share,
@@ -59,8 +65,10 @@ export function model(store, window) {
     from,
     to,
     steps: budgetBars(store, index, from, to),
-    rows: rowsOf(store, index, from, to),
-    streams: streamsOf(store, index),
+    rows: rowsOf(store, index, from, to, step),
+    get streams() {
+      return streams();
+    },
     requests: Object.keys(store.state?.requests ?? {}).length,
   };
 }
@@ -89,12 +97,17 @@ function budgetBars(store, index, from, to) {
 }
 
 /** @param {Share} share @param {number} cursor */
-function isTakenBack(share, cursor) {
+export function isTakenBack(share, cursor) {
   return share.takenBack !== undefined && (share.takenBack <= cursor || share.i > cursor);
 }
 
-/** @param {Store} store @param {TraceIndex} index @param {number} from @param {number} to */
-function rowsOf(store, index, from, to) {
+/**
+ * Those who have anything to show in a window of steps. Their cells are made when they are first
+ * asked for: of many requests few are in sight.
+ * @param {Store} store @param {TraceIndex} index @param {number} from @param {number} to
+ * @param {number} step the cursor's
+ */
+function rowsOf(store, index, from, to, step) {
   const moment = {
     cursor: store.cursor,
     // The newest that has begun: the cursor's own may be one before it.
@@ -108,10 +121,23 @@ function rowsOf(store, index, from, to) {
     const first = row.changes[0];
     const last = lastStepOf(row);
     if (!first || first.step > to || last < from) continue;
-    const cells = [];
-    for (let step = Math.max(from, first.step); step <= Math.min(to, last); step += 1)
-      cells.push(cellAt(index, row, step, moment));
-    rows.push({ id: row.id, selected: row.id === chosen, cells });
+    const [begin, end] = [Math.max(from, first.step), Math.min(to, last)];
+    const cells = once(() =>
+      stepsFrom(begin, end).map((each) => cellAt(index, row, each, moment)),
+    );
+    rows.push({
+      id: row.id,
+      selected: row.id === chosen,
+      get cells() {
+        return cells();
+      },
+      /** Whether it has something in the cursor's step. */
+      get alive() {
+        if (step < begin || step > end) return false;
+        const { kind, future } = cellAt(index, row, step, moment);
+        return kind !== null && !future;
+      },
+    });
   }
   return rows;
 }
@@ -121,7 +147,12 @@ function rowsOf(store, index, from, to) {
  * @param {Row} row
  */
 function lastStepOf(row) {
-  return row.end ? Math.max(row.end.step, ...row.shares.keys()) : Infinity;
+  return row.end ? Math.max(row.end.step, row.lastShare) : Infinity;
+}
+
+/** @param {number} first @param {number} last */
+function stepsFrom(first, last) {
+  return Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => first + i);
 }
 
 /**

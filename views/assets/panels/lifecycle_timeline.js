@@ -6,20 +6,30 @@ import { requestColour } from "../words/colours.js";
 import { count } from "../words/format.js";
 import { Plane, fit, haloText, roundRect } from "./canvas.js";
 import { seekStep, stepOf } from "./cursor.js";
-import { CELLS, cellLines, dot, drawFlight, line, ring, triangle } from "./lifecycle_cells.js";
+import {
+  CELLS,
+  FUTURE,
+  FUTURE_FILL,
+  cellLines,
+  dot,
+  drawFlight,
+  line,
+  ring,
+  triangle,
+} from "./lifecycle_cells.js";
 import { Tip } from "./parts.js";
 
 /** @import { Store } from "../core/store.js" */
 /** @import { Palette } from "./canvas.js" */
 /** @import { Cell, Model } from "./lifecycle_model.js" */
 
-const GUTTER = 84;
-const RIGHT = 44;
+export const GUTTER = 84;
+export const RIGHT = 44;
 const ROW = 24;
 /** Where the bars stand on their canvas. */
 export const BARS = { top: 16, height: 66 };
 const AXIS = 22;
-const FUTURE = 0.28;
+const BARS_WHOLE = BARS.top + BARS.height + AXIS + 2;
 
 export class Timeline {
   /** @param {Store} store @param {HTMLElement} root */
@@ -28,12 +38,17 @@ export class Timeline {
     this.bars = new Plane("Tokens of each step against the budget", "gbp-bars");
     this.plane = new Plane("Requests over steps", "gbp-rows");
     this.plane.canvas.tabIndex = 0;
-    this.scroll = el("div", { class: "gbp-scroll" }, this.bars.canvas, this.plane.canvas);
+    this.plane.canvas.style.top = `${BARS_WHOLE}px`;
+    /** As high as all rows; the canvas in it is as high as what is in sight, and stays there. */
+    this.space = el("div", {}, this.plane.canvas);
+    this.scroll = el("div", { class: "gbp-scroll" }, this.bars.canvas, this.space);
     this.tip = new Tip(root);
     this.from = 0;
     this.lastStep = -1;
     this.pan = 0;
     this.top = 0;
+    /** How far down the rows were when they were drawn. */
+    this.shownTop = 0;
     this.inside = false;
     this.column = 20;
     /** @type {{id: string, step: number} | null} */
@@ -79,8 +94,11 @@ export class Timeline {
     this.shownTo = window.to;
     this.colours = colours;
     this.drawBars(model, colours, width);
-    this.drawRows(model, colours, width);
+    const whole = Math.max(2, model.rows.length) * ROW + 8;
+    const space = `${whole}px`;
+    if (this.space.style.height !== space) this.space.style.height = space;
     if (!this.inside) this.showAlive(model, height);
+    this.drawRows(model, colours, width, whole, height - BARS_WHOLE);
   }
 
   /**
@@ -88,11 +106,9 @@ export class Timeline {
    * @param {Model} model @param {number} height
    */
   showAlive(model, height) {
-    const alive = (/** @type {Model["rows"][0]} */ row) =>
-      row.cells.some((cell) => cell.step === model.step && cell.kind !== null && !cell.future);
-    const last = model.rows.findLastIndex(alive);
-    const wanted = Math.max(0, (last + 2) * ROW - (height - this.bars.height));
-    const first = Math.max(0, model.rows.findIndex(alive) * ROW);
+    const last = model.rows.findLastIndex((row) => row.alive);
+    const wanted = Math.max(0, (last + 2) * ROW - (height - BARS_WHOLE));
+    const first = Math.max(0, model.rows.findIndex((row) => row.alive) * ROW);
     if (last < 0 || (this.top >= wanted && this.top <= first)) return;
     this.top = Math.min(wanted, first);
     this.scroll.scrollTop = this.top;
@@ -102,10 +118,9 @@ export class Timeline {
   drawBars(model, colours, width) {
     const { top, height } = BARS;
     const bottom = top + height;
-    const whole = bottom + AXIS + 2;
-    const c = this.bars.begin(width, whole);
+    const c = this.bars.begin(width, BARS_WHOLE);
     const right = width - 4;
-    this.band(c, model, colours, 0, whole);
+    this.band(c, model, colours, 0, BARS_WHOLE);
     c.font = `11px ${colours.font}`;
     c.textBaseline = "middle";
     c.textAlign = "right";
@@ -199,7 +214,11 @@ export class Timeline {
     }
     if (h === 0) return;
     c.fillStyle = colour;
+    c.globalAlpha = future ? FUTURE_FILL : 1;
     c.fillRect(x, y, w, h > 3 ? h - 0.75 : h);
+    if (!future) return;
+    c.globalAlpha = FUTURE;
+    c.fillRect(x, y, w, Math.min(h, 1.5)); // its height is still to be read
   }
 
   /**
@@ -237,15 +256,23 @@ export class Timeline {
     c.fillText(text, x + w / 2, y + 14);
   }
 
-  /** @param {Model} model @param {any} colours @param {number} width */
-  drawRows(model, colours, width) {
-    const height = Math.max(2, model.rows.length) * ROW + 8;
+  /**
+   * The rows in sight.
+   * @param {Model} model @param {any} colours @param {number} width
+   * @param {number} whole height of all rows @param {number} room height of what is in sight
+   */
+  drawRows(model, colours, width, whole, room) {
+    const height = Math.min(whole, Math.max(room, 2 * ROW));
+    this.shownTop = Math.max(0, Math.min(this.top, whole - height));
     const c = this.plane.begin(width, height);
     this.band(c, model, colours, 0, height);
     c.textBaseline = "middle";
     // Behind the rows: no line through a number.
     if (model.rows.length) this.playhead(c, model, colours, 0, height);
-    model.rows.forEach((row, place) => this.drawRow(c, row, place * ROW + 2, colours, width));
+    const first = Math.max(0, Math.floor((this.shownTop - 2) / ROW));
+    const last = Math.min(model.rows.length, Math.ceil((this.shownTop + height) / ROW));
+    for (let place = first; place < last; place += 1)
+      this.drawRow(c, model.rows[place], place * ROW + 2 - this.shownTop, colours, width);
     c.globalAlpha = 1;
   }
 
@@ -334,6 +361,7 @@ export class Timeline {
    */
   drawEnd(c, cell, x, y, colour, colours) {
     const at = x + this.column;
+    c.globalAlpha = 1;
     c.fillStyle = cell.end?.finish === "abort" ? colours.bad : colour;
     roundRect(c, at - 1, y - 8, 3, 16, 1.5);
     c.fill();
@@ -361,6 +389,7 @@ export class Timeline {
       "scroll",
       () => {
         this.top = this.scroll.scrollTop;
+        if (this.top !== this.shownTop) this.redraw?.();
       },
       { passive: true },
     );
@@ -381,7 +410,7 @@ export class Timeline {
   /** @param {MouseEvent} event */
   find(event) {
     const { x, y } = this.plane.at(event);
-    const row = this.model?.rows[Math.floor((y - 2) / ROW)];
+    const row = this.model?.rows[Math.floor((y + this.shownTop - 2) / ROW)];
     const step = x < GUTTER ? null : this.stepAt(x);
     return { row, cell: row?.cells.find((cell) => cell.step === step) };
   }

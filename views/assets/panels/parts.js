@@ -1,6 +1,7 @@
 // @ts-check
 /** What the panels are built of: the opening sentence, a tooltip, a table, a legend. */
 import { el } from "../page/dom.js";
+import { Rest } from "../page/pace.js";
 import { truth } from "../page/truth.js";
 import { Colours } from "./canvas.js";
 import { phaseOf } from "./cursor.js";
@@ -50,7 +51,7 @@ export class Sentence {
     span.className = part.aside ? "gbp-said is-aside" : "gbp-said";
     span.dataset.seqs = part.seqs.join(" ");
     span.addEventListener("click", () => {
-      this.store.seek(part.seqs[0] - (this.store.header?.base_seq ?? 0));
+      this.store.jump(part.seqs[0] - (this.store.header?.base_seq ?? 0));
     });
     const whole = document.createDocumentFragment();
     whole.append(lead, span);
@@ -89,7 +90,6 @@ export class Tip {
   }
 }
 
-const REST_MS = 400;
 export const MOST_ROWS = 60; // of a table beside a canvas
 
 /** A table that says what a canvas shows, brought up to date when the page is at rest. */
@@ -101,31 +101,24 @@ export class Twin {
     const head = el("tr", {}, ...columns.map((name) => el("th", { scope: "col" }, name)));
     const table = el("table", {}, el("caption", {}, caption), el("thead", {}, head), this.body);
     // A table is as wide as its words, whatever it is told; what is around it is not.
-    this.element = el("div", { class: "gb-sr" }, table);
-    this.timer = 0;
-    this.changedAt = 0;
+    this.element = el("div", { class: "gb-sr", hidden: true }, table);
+    this.rest = new Rest(() => this.now());
   }
 
   later() {
-    this.changedAt = performance.now();
-    this.timer ||= window.setTimeout(() => this.look(), REST_MS);
-  }
-
-  look() {
-    const rest = this.changedAt + REST_MS - performance.now();
-    this.timer = rest > 0 ? window.setTimeout(() => this.look(), rest) : 0;
-    if (!this.timer) this.now();
+    this.rest.update();
   }
 
   now() {
     const rows = this.rows().slice(0, MOST_ROWS);
+    this.element.hidden = rows.length === 0;
     this.body.replaceChildren(
       ...rows.map((cells) => el("tr", {}, ...cells.map((cell) => el("td", {}, cell)))),
     );
   }
 
   destroy() {
-    clearTimeout(this.timer);
+    this.rest.stop();
   }
 }
 

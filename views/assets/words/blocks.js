@@ -1,12 +1,32 @@
 // @ts-check
 /** Blocks, in a sentence: taken, hit, evicted, cached, freed. */
 import { eventPhrase, uncomputedWords } from "./events.js";
-import { blockList, count, names, plural } from "./format.js";
+import { blockList, count, list, names, plural } from "./format.js";
 import { of, row, seqs, some } from "./parts.js";
 import { because, colon } from "./reasons.js";
 
 /** @import { EventRecord } from "../core/records.js" */
 /** @import { Part } from "./parts.js" */
+
+const EVICTED_AS = " (unused for longest: the head of the free queue)";
+
+export const QUEUE = {
+  title: "Free queue, in order: ",
+  length: "length of the free queue",
+  next: ", given next",
+  cached: "its content is still cached; giving it evicts that",
+  empty: "empty",
+  /** @param {number} shown */
+  rest: (shown) => `length of the free queue - the ${shown} shown`,
+};
+
+export const HOLDERS = "running";
+export const SHARERS = "shared by";
+export const SHARERS_HOW = "blocks that stand in the block tables of the same requests, counted";
+
+/** Who shares which blocks. @param {string[]} requests @param {number[]} blocks */
+export const sharedText = (requests, blocks) =>
+  `${list(requests, 64)} share ${blockList(blocks)}: select the first of them`;
 
 /** @param {string} opening @param {EventRecord[]} events @returns {Part[]} */
 export function blockParts(opening, events) {
@@ -58,6 +78,7 @@ export function blockParts(opening, events) {
       3,
       (e) => `${e.facts.request}${colon(e.reason)}`,
     ),
+    verb("preempted ", of(events, "request_preempted"), 3, preemptedWords),
   ].filter((group) => group.length > 0);
   if (groups.length > 0) {
     const parts = groups.flatMap((group, i) =>
@@ -116,7 +137,15 @@ function evictedInWords(events) {
   if (evicted.length === 0) return [];
   const ids = evicted.map((event) => event.facts.block);
   const which = ids.length > 5 ? plural(ids.length, "block") : blockList(ids);
-  return [{ text: `evicted the cached content of ${which}`, seqs: seqs(evicted) }];
+  const why = evicted.every((event) => event.reason?.code === "free_queue_head") ? EVICTED_AS : "";
+  const whom = list([...new Set(evicted.map((event) => event.facts.request))]);
+  const text = `evicted the cached content of ${which} for ${whom}${why}`;
+  return [{ text, seqs: seqs(evicted) }];
+}
+
+/** @param {EventRecord} event request_preempted */
+function preemptedWords({ facts: f }) {
+  return `${f.request}${f.by && f.by !== f.request ? ` for ${f.by}` : ""}`;
 }
 
 /** @param {EventRecord} event blocks_freed */

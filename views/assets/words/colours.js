@@ -53,6 +53,15 @@ export function requestColour(id, theme = "light") {
   return hues[place % hues.length];
 }
 
+/**
+ * How often the colours had been given away before this request got its own: they tell ten apart.
+ * @param {string | undefined} id @returns {number}
+ */
+export function requestLap(id) {
+  if (id === undefined || order.size <= LIGHT.length) return 0;
+  return Math.floor((order.get(id) ?? 0) / LIGHT.length);
+}
+
 /** The colour of text on a fill of a request's colour. @param {string} [theme] @returns {string} */
 export function onRequestColour(theme = "light") {
   return theme === "dark" ? "#0a101c" : "#ffffff";

@@ -8,6 +8,7 @@
  * @typedef {{whose: Whose, level: "INFO" | "WARNING" | "ERROR", text: string, how: string,
  *   truth: TruthKind, component: string}} Line `component` is the engine's name of its box
  */
+import { restoredText } from "./events.js";
 import { count, plural } from "./format.js";
 import { AVAILABLE_HOW, graphHow } from "./memory.js";
 import { reasonPhrase } from "./reasons.js";
@@ -87,6 +88,9 @@ const EVENT_LINES = {
   spec_decoding_logged: ({ facts: f, component }) => [
     line("vllm", draftsText(f), component, statsHow(f.seconds)),
   ],
+  moment_restored: ({ facts: f, component }) => [
+    line("ours", `Went on from a saved moment of trace ${restoredText(f)}.`, component),
+  ],
   engine_failed: ({ facts: f, component }) => [
     { ...line("vllm", "EngineCore encountered a fatal error.", component), level: "ERROR" },
     line("ours", f.message, component),
@@ -150,7 +154,8 @@ export function openingLines(header) {
 
 /** @param {any} header @returns {Line} */
 function engineLine({ model }) {
-  const text = `${model.name} in ${model.dtype} on ${model.device}.`;
+  const weights = model.quantization ? `, weights in ${model.quantization}` : "";
+  const text = `${model.name} in ${model.dtype}${weights} on ${model.device}.`;
   return line("ours", text, "gpu-runner", "the log's header");
 }
 

@@ -15,8 +15,12 @@ import { are, because, colon, reasonPhrase, unfamiliar } from "./reasons.js";
 
 /** @import { EventRecord, Reason } from "../core/records.js" */
 
-/** @type {Record<string, string>} */
-export const SOURCES = { page: " from the page", http: " over HTTP" };
+/** A Map, since of a saved trace the source may be any word. */
+export const SOURCES = new Map([
+  ["page", " from the page"],
+  ["http", " over HTTP"],
+  ["workload", " by the workload"],
+]);
 
 /** What it means that a block has a hash and no KV. */
 export const UNCOMPUTED = "never computed, so a hit reads what stood there before";
@@ -28,12 +32,12 @@ export const EVENT_PHRASES = {
     `(${bytes(f.num_blocks * f.bytes_per_block)}), by ${f.set_by}; a request may have ` +
     `${plural(f.max_model_len, "token")}${because(e.reason)}`,
   request_submitted: (f) =>
-    `${f.request} is submitted${SOURCES[f.source] ?? ""}: ` +
+    `${f.request} is submitted${SOURCES.get(f.source) ?? ""}: ` +
     `${plural(f.num_prompt_tokens, "prompt token")}, at most ${f.max_tokens} to generate`,
   request_refused: (f, e) => `${f.request} is refused${colon(e.reason)}`,
   request_arrived: (f) =>
     `${f.request} joins the waiting queue with ${plural(f.num_prompt_tokens, "prompt token")}, ` +
-    `${f.waiting} in it now`,
+    `${f.waiting} in it now${f.ahead === f.waiting - 1 ? "" : `, ${f.ahead} ahead of it`}`,
   request_aborted: (f, e) => `${f.request} is aborted while ${f.status}${because(e.reason)}`,
   prefix_cache_reset: (f, e) =>
     f.done
@@ -77,7 +81,8 @@ export const EVENT_PHRASES = {
   request_passed_over: (f, e) => passedOverWords(f, e.reason),
   request_preempted: (f, e) =>
     `${f.request} is preempted${causeWords(f)}${because(e.reason)}; ` +
-    `its blocks (${plural(f.num_computed_tokens, "computed token")}) are given back`,
+    `its blocks (${plural(f.num_computed_tokens, "computed token")}) are given back` +
+    (f.ahead ? `, and it waits behind ${f.ahead}` : ""),
   admission_stopped: (f, e) =>
     `${f.request} is not admitted, ${f.waiting} waiting${colon(e.reason)}`,
   batch_scheduled: (f) =>
@@ -98,7 +103,10 @@ export const EVENT_PHRASES = {
       ? `the ${f.mode} graph of ${plural(f.size, "row")} is there already, captured for another ` +
         "engine"
       : `a ${f.mode} graph of ${plural(f.size, "row")} is captured${took(e)}`) +
-    `: ${plural(f.recorded, "operation")}, ${count(f.replayed)} of them to replay` +
+    `: ${plural(f.recorded, "operation")}, ` +
+    (f.backend.includes("inductor")
+      ? `which inductor made ${count(f.replayed)} to replay`
+      : `${count(f.replayed)} of them to replay`) +
     (f.pieces > 1 ? `, in ${plural(f.pieces, "piece")} with attention between` : ""),
   graph_replayed: (f, e) =>
     `the ${f.mode} graph of ${plural(f.num_padded_tokens, "row")} is replayed for ` +
@@ -155,6 +163,7 @@ export const EVENT_PHRASES = {
       : `all ${f.rules.length} rules of the engine hold`) + took(e),
   kv_cache_compared: (f, e) =>
     `${f.request} was compared with fp32: ${comparedText(f)}${took(e)}`,
+  moment_restored: (f) => `the engine goes on from a saved moment of trace ${restoredText(f)}`,
   engine_failed: (f) => stoppedWords(f.message),
 };
 
@@ -215,6 +224,18 @@ export function howSampled(f) {
   return f.candidates[0] === f.token
     ? "is the likeliest"
     : "has the largest logit after bias, penalties and forbidden ends";
+}
+
+/** @param {any} f of moment_restored */
+export function restoredText(f) {
+  const others = f.other_versions.length
+    ? `; it was saved with other packages (${list(f.other_versions)}), so that what it writes ` +
+      "may differ"
+    : "";
+  return (
+    `${f.trace}: ${plural(f.num_requests, "unfinished request")}, ` +
+    `${plural(f.num_blocks, "block")} with K and V (${bytes(f.num_bytes)})${others}`
+  );
 }
 
 /**

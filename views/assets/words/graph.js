@@ -8,6 +8,56 @@ import { because, colon } from "./reasons.js";
 /** @import { EventRecord } from "../core/records.js" */
 /** @import { Context, Part } from "./parts.js" */
 
+export const GRAPH = {
+  batch: "The batch: one row a token, requests one after the other",
+  past: "Steps: time of each, eager or replayed; pale is the capture of a graph",
+  flattened: "The flattened batch",
+  columns: ["Row", "Request", "Input id", "Position", "KV slot", "Sampled from it"],
+  steps: "Steps and how they ran",
+  stepColumns: ["Step", "Mode", "Tokens", "Time"],
+  dispatch: "How it was dispatched",
+  times: "Where the forward's time went",
+  captured: "Which graph there is for it",
+  pages: "What attention read",
+  heads: "Query heads that share a KV head",
+  kernel: "Kernel room: one layer's attention, page by page",
+  noBatch: "No batch was laid out in this step.",
+  noBatchYet: "No batch has been laid out in this step so far.",
+  padding: [
+    "fills the batch up to the size of the graph",
+    "its KV goes to block 0, which is nobody's, and its result is dropped",
+    "derived: num_padded_tokens − num_tokens",
+  ],
+};
+
+/**
+ * The batch's picture, for those who do not see it; null: there is none.
+ * @param {{ids: any[], requests: any[]}|null} batch @param {number|null} step
+ * @param {number} padding rows
+ */
+export function batchText(batch, step, padding) {
+  if (!batch) return "No batch";
+  const rows = plural(batch.ids.length, "row");
+  const more = padding ? ` and ${plural(padding, "row")} of padding` : "";
+  return `The batch of step ${step}: ${rows} of ${plural(batch.requests.length, "request")}${more}`;
+}
+
+/** @param {number} steps @param {number|null} step at the cursor */
+export function stepsText(steps, step) {
+  const how = "Arrow keys move through steps.";
+  return `${plural(steps, "step")}, the cursor is in step ${step}. ${how}`;
+}
+
+/** @param {number} row @param {string} [what] */
+export function rowText(row, what = "padding") {
+  return `Row ${row} · ${what}`;
+}
+
+/** Which block's place a slot is. @param {number} slot @param {number} size tokens of a block */
+export function slotText(slot, size) {
+  return `KV slot ${slot} = block ${Math.floor(slot / size)} × ${size} + ${slot % size}`;
+}
+
 /**
  * @param {string} opening @param {EventRecord[]} events @param {Context} context @returns {Part[]}
  */

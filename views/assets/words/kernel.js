@@ -13,7 +13,14 @@ import { bytes, count, list, plural } from "./format.js";
  *   block_size: number, num_blocks: number, blocks: number[], seq_len: number,
  *   first_position: number, num_rows: number, num_scheduled: number, backend: string,
  *   kv_difference: number, kernel: string, programs: Program[], difference: number,
- *   seconds: number}} KernelTrace as POST /api/engine/kernel_trace has it
+ *   num_decodes: number, gpu: string, processors: number, splits: number,
+ *   reduction: Reduction|null, seconds: number}} KernelTrace
+ *   as POST /api/engine/kernel_trace has it
+ * @typedef {{maximum: (number|null)[], total: (number|null)[], norm: (number|null)[],
+ *   shrink: (number|null)[]}} Share what one program left, for each query head; `shrink`: by which
+ *   factor it was too large
+ * @typedef {{shares: Share[], maximum: (number|null)[], total: (number|null)[],
+ *   norm: (number|null)[]}} Reduction of all shares of a decode to one softmax
  * @typedef {{name: string, kind: "measured"|"derived", how: string, bytes: number,
  *   own: boolean}} BytesRow
  */
@@ -26,7 +33,7 @@ export function bytesOf(visit) {
 }
 
 /** @param {Visit[]} visits */
-export function bytesOfAll(visits) {
+function bytesOfAll(visits) {
   return visits.reduce((sum, visit) => sum + bytesOf(visit), 0);
 }
 
@@ -48,7 +55,79 @@ export function tracedWords(trace) {
     `${who} of ${trace.kernel} attended for ${trace.request} (${what}) in layer ${trace.layer} ` +
     `of step ${trace.step}: KV head ${trace.kv_head}, which ${asked} ` +
     `${heads.length === 1 ? "has" : "share"}; ${plural(visits.length, "page")} read, ` +
-    `${bytes(bytesOfAll(visits))}.${windowWords(trace)}`
+    `${bytes(bytesOfAll(visits))}.${splitWords(trace)}${windowWords(trace)}`
+  );
+}
+
+/** Why a decode has several programs. @param {KernelTrace} trace */
+function splitWords(trace) {
+  const { splits, num_decodes: decodes, num_kv_heads: kv, processors, gpu } = trace;
+  if (splits === 1) return "";
+  const parts = sharesOf(trace).map((share) => `${Math.round(100 * share)} %`);
+  return (
+    ` ${plural(decodes, "decode")} × ${plural(kv, "KV head")} are few programs for the ` +
+    `${plural(processors, "processor")} of a GPU (${gpu}): so ${splits} share the pages of each. ` +
+    `reduce_splits_kernel then makes one softmax of theirs, each weighed by e^maximum × sum: ` +
+    `for query head ${trace.query_heads[0]}, ${list(parts, 64)}.`
+  );
+}
+
+/**
+ * What each program's share is worth in the softmax of the first query head.
+ * @param {KernelTrace} trace
+ */
+function sharesOf({ programs }) {
+  const ends = programs.map(({ visits }) => visits[visits.length - 1]);
+  const most = Math.max(...ends.map((end) => end?.maximum[0] ?? -Infinity));
+  const worth = ends.map((end) => {
+    const maximum = end?.maximum[0] ?? -Infinity;
+    return maximum === -Infinity ? 0 : (end?.total[0] ?? 0) * Math.exp(maximum - most);
+  });
+  const sum = worth.reduce((so_far, each) => so_far + each, 0);
+  return worth.map((each) => each / (sum || 1));
+}
+
+// -- the reduction --------------------------------------------------------------------------------
+
+/** Moves of a reduction, after its beginning. */
+export const REDUCTION_MOVES = 4;
+export const REDUCED_HOW = "what reduce_splits_kernel loaded and stored, in Triton's interpreter";
+export const SHARE_HOW = "what paged_decode_kernel left of this share in memory";
+export const SHRINK_HOW = "e^(its maximum − the largest of all)";
+export const SHRUNK_HOW = "its sum × its factor";
+export const LARGEST_HOW = "the largest of the shares' maxima";
+export const TOTAL_HOW = "the sums of the shares × their factors, added";
+export const WORTH_HOW = "its sum × its factor ÷ the sum of all";
+export const OUTPUT_HOW = "length of the output that reduce_splits_kernel stored";
+export const REDUCTION = "The shares become one softmax";
+export const REDUCTION_COLUMNS = ["Share", "Maximum", "Factor", "Sum", "Norm", "Of the output"];
+export const ALL_SHARES = "together";
+
+/** The choice of the reduction, beside the programs. @param {KernelTrace} trace */
+export const reductionName = (trace) =>
+  `reduce_splits_kernel: ${plural(trace.splits, "share")} become one softmax`;
+
+/** @param {number|null} value */
+export function numberText(value) {
+  if (value === null) return "–";
+  return Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3);
+}
+
+/**
+ * Where the reduction stands after so many moves, for one query head.
+ * @param {Reduction} reduction @param {number} head its place in the program @param {number} at
+ */
+export function reductionWords({ shares, maximum, total, norm }, head, at) {
+  const n = plural(shares.length, "share");
+  if (at === 0)
+    return `${n} are in memory: of each its largest score, its sum, its weighted sum of values.`;
+  if (at === 1) return `The largest score of all is ${numberText(maximum[head])}.`;
+  if (at === 2)
+    return "Each share is shrunk by e^(its maximum − the largest): as if it had known that one.";
+  if (at === 3) return `The sums, so shrunk, add up to ${numberText(total[head])}.`;
+  return (
+    "The weighted sums of values, so shrunk, are added and divided by that: the output, of norm " +
+    `${numberText(norm[head])}.`
   );
 }
 
@@ -63,10 +142,13 @@ function windowWords({ sliding_window: window, seq_len, num_rows: rows, block_si
 
 /** The program's own rows. @param {KernelTrace} trace @param {Program} program */
 export function programWords(trace, { grid, first_row, num_rows, visits }) {
+  const pages = plural(visits.length, "page");
+  if (trace.splits > 1)
+    return `Program (${grid.join(", ")}): share ${grid[2] + 1} of ${trace.splits}, ${pages}`;
   const first = trace.first_position + first_row;
   const where =
     num_rows === 1 ? `position ${first}` : `positions ${first} to ${first + num_rows - 1}`;
-  return `Program (${grid.join(", ")}): ${where}, ${plural(visits.length, "page")}`;
+  return `Program (${grid.join(", ")}): ${where}, ${pages}`;
 }
 
 /** Tokens of context in a page. @param {KernelTrace} trace @param {number} block */

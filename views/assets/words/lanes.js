@@ -5,6 +5,19 @@ import { capital, micros, plural } from "./format.js";
 
 /** @import { Doing, Lanes } from "../core/lanes.js" */
 
+export const THREADS = {
+  name: "Both threads over time",
+  columns: ["Thread", "Phase", "Step", "Time"],
+  wider: "Show more time",
+  closer: "Show less time, larger",
+  show: "Show the threads",
+  showTitle: "Show both threads in time",
+  fold: "Fold the threads",
+  foldTitle: "Fold this away",
+  /** @param {string} lane */
+  phases: (lane) => `Phases of the ${lane}'s thread`,
+};
+
 /** @type {Record<string, (step: number) => string>} while a phase runs */
 const DOES = {
   arrive: (step) => `step ${step} takes in who has come`,

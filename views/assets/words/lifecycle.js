@@ -9,6 +9,26 @@ import { because, colon } from "./reasons.js";
 /** @import { EventRecord } from "../core/records.js" */
 /** @import { Context, Part } from "./parts.js" */
 
+export const LIFECYCLE = {
+  empty:
+    "No request yet. Send a prompt above: its tokens, its waiting and its share of each step " +
+    "appear here.",
+  requests: "Requests over steps, at the cursor",
+  columns: ["Request", "Status", "Computed", "Output", "Last shares"],
+  bars: "Tokens of each step against the budget",
+  barColumns: ["Step", "Tokens", "Of which"],
+  timeline: "Requests over steps, against the token budget",
+  texts: "Tokens as text",
+};
+
+/** The timeline, for those who do not see it. @param {number|null} step @param {number} shown */
+export function timelineText(step, shown) {
+  return (
+    `Requests over steps: step ${step}, ${plural(shown, "request")} shown. ` +
+    "Arrow keys move through steps and requests."
+  );
+}
+
 /**
  * @param {string} opening @param {EventRecord[]} events @param {Context} context @returns {Part[]}
  */

@@ -12,7 +12,8 @@ import { bytes, count, list, plural } from "./format.js";
 
 export const AVAILABLE_HOW = "budget - weights - activations - graphs";
 const WEIGHTS_HOW =
-  "bytes of the loaded model's parameters; all engines of this server share them";
+  "bytes of the running model's tensors; all engines of this server with the same settings of " +
+  "dtype and quantization share them";
 
 /** @param {any} f facts of memory_sized */
 export function graphHow(f) {

@@ -48,6 +48,25 @@ const taken = (events) => {
   return [{ text: `${does(blocks, "block", "was", "were")} taken`, seqs: seqs(all) }];
 };
 
+/** Whose cached blocks are used again. @type {Clauses} */
+const hit = (events) => {
+  const words = (/** @type {EventRecord} */ { facts: f }) =>
+    `${f.request} hit ${plural(f.blocks.length, "cached block")}`;
+  return some(of(events, "blocks_hit"), 3, words, "hit");
+};
+
+/** @type {Clauses} */
+const evicted = (events) => {
+  const all = of(events, "block_evicted");
+  if (all.length === 0) return [];
+  return [{ text: `${does(all.length, "block", "was", "were")} evicted`, seqs: seqs(all) }];
+};
+
+/** @param {EventRecord} event request_preempted */
+function preemptedWords({ facts: f }) {
+  return `${f.request} was preempted${f.by && f.by !== f.request ? ` for ${f.by}` : ""}`;
+}
+
 /** @param {EventRecord} event graph_captured */
 function capturedWords({ facts: f, duration_us: us }) {
   if (f.shared) return `the ${f.mode} graph of ${plural(f.size, "row")} was there already`;
@@ -95,10 +114,15 @@ function streamedWords({ facts: f }) {
     : `${quote(f.text, 18)} streamed to ${f.request}'s client`;
 }
 
+const preempted = each("request_preempted", 3, "preemption", preemptedWords);
+
 /** @type {Record<string, {clauses: Clauses[], none: string}>} */
 const PHASES = {
   arrive: { clauses: [arrived], none: "nobody new" },
-  schedule: { clauses: [given, taken], none: "nobody has been given tokens" },
+  schedule: {
+    clauses: [given, hit, taken, evicted, preempted],
+    none: "nobody has been given tokens",
+  },
   prepare: {
     clauses: [
       each(

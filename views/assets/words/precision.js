@@ -1,5 +1,5 @@
 // @ts-check
-/** Keys and values in fewer bits: what a dtype costs and saves, and what it did to a request. */
+/** Keys, values and weights in fewer bits: what that costs and saves, and did to a request. */
 import { bytes, count, percent, plural } from "./format.js";
 
 /** @import { EventRecord } from "../core/records.js" */
@@ -22,9 +22,12 @@ export const DTYPES = [
 ];
 
 const ERROR_HOW = "|pool − fp32| ÷ |fp32|, Euclidean norms";
+const LOGITS_HOW =
+  "the engine's weights and those in fp32, both with keys and values in fp32, where a token of " +
+  "the text was chosen: |difference| ÷ |fp32|, Euclidean norms";
 
 /** Bytes that a token takes, and their formula. @param {any} model @param {Dtype} dtype */
-export function bytesAToken(model, dtype) {
+function bytesAToken(model, dtype) {
   const { num_layers: layers, num_kv_heads: heads, head_dim: dim } = model;
   const head = dtype.scale ? `(${dim} + ${dtype.scale} of a scale)` : `${dim} × ${dtype.bytes}`;
   return {
@@ -81,20 +84,41 @@ export function precisionWords(model, rooms, request, event) {
   const room = rooms.find((each) => each.dtype === model.kv_cache_dtype);
   if (!room) return [{ text: "This log does not say in which dtype keys and values are kept." }];
   const exact = rooms[0];
-  if (room === exact)
-    return [{ text: "Keys and values are kept in float32, as they come: none is rounded." }];
+  const weights = weightsText(model);
+  const measured = request ? `What that did to ${request} is measured on demand.` : "";
+  if (room === exact) {
+    const kept = "Keys and values are kept in float32, as they come: none is rounded.";
+    return [{ text: weights ? `${kept} ${weights} ${measured}` : kept }];
+  }
   return [
     { text: `Keys and values are rounded to ${room.dtype}: ` },
     { text: `${bytes(room.bytes)} a token`, how: room.how },
     { text: " where float32 takes " },
     { text: bytes(exact.bytes), how: exact.how },
-    { text: request ? `. What that did to ${request} is measured on demand.` : "." },
+    { text: [".", weights, measured].filter(Boolean).join(" ") },
   ];
+}
+
+/** What is rounded of the weights; nothing where they are in float32. @param {any} model */
+function weightsText(model) {
+  const { quantization, dtype, quantized_layers: some, linear_layers: all } = model;
+  if (!quantization) return dtype === "float32" || !dtype ? "" : `Weights are in ${dtype}.`;
+  return `Of ${plural(all, "linear layer")}, ${count(some)} have weights in ${quantization}.`;
 }
 
 /** @param {any} f of kv_cache_compared @returns {Said[]} */
 function comparedWords(f) {
-  return [...cacheWords(f), ...textWords(f)];
+  return [...cacheWords(f), ...weightWords(f), ...textWords(f)];
+}
+
+/** What the weights alone do. @param {any} f @returns {Said[]} */
+function weightWords(f) {
+  if (!f.logits_error) return [];
+  return [
+    { text: `Its weights, in ${f.weights}, move logits by ` },
+    { text: errorText(f.logits_error), how: LOGITS_HOW },
+    { text: ". " },
+  ];
 }
 
 /** @param {any} f @returns {Said[]} */

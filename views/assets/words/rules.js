@@ -1,6 +1,8 @@
 // @ts-check
 /** The engine's rules in words: what each says, what it looks at, what it means where it breaks. */
 
+import { blockList, does } from "./format.js";
+
 /** @typedef {{sentence: string, unit: string, means: string}} RuleWords */
 
 /** In the order of engine/integrity.py, with its sentences; a test compares. */
@@ -62,8 +64,34 @@ export const RULES = /** @type {Record<string, RuleWords>} */ ({
   },
 });
 
+export const UNCOMPUTED_HOW = "blocks of the log's state that are hashed and were never computed";
+
+/**
+ * What none of the rules is about: as in vLLM, a victim by priority may leave blocks in the cache
+ * that nobody computed.
+ * @param {number[]} blocks such blocks now
+ */
+export function uncomputedNote(blocks) {
+  const now = blocks.length
+    ? `${does(blocks.length, "block", "is", "are")} such now: ${blockList(blocks)}. `
+    : "None is such now. ";
+  return (
+    "No rule asks whether cached content was computed. cache_uncomputed_blocks is on, as vLLM " +
+    "0.26.0 has it: a victim that got tokens in the step that preempts it leaves their blocks in " +
+    `the prefix cache, and who hits them reads what stood there before. ${now}` +
+    "Turn the setting off to have them taken out of the cache."
+  );
+}
+
 /** A rule that this page does not know yet. @param {string} rule @returns {RuleWords} */
 export function ruleWords(rule) {
   if (Object.hasOwn(RULES, rule)) return RULES[rule];
   return { sentence: rule.replaceAll("_", " "), unit: "thing", means: "" };
 }
+
+/** What is said of a check that was not made at the cursor. */
+export const CHECKED_NOW = {
+  wentOn: " The engine has gone on since.",
+  later: " That is the engine as it is now: the moment at the cursor is before it. ",
+  link: "Go there",
+};

@@ -76,7 +76,7 @@ function inGroups(events) {
 function submittedWords(events) {
   const of = (/** @type {string} */ name) => events.map((event) => event.facts[name]);
   return (
-    `${plural(events.length, "request")} are submitted${SOURCES[of("source")[0]] ?? ""} ` +
+    `${plural(events.length, "request")} are submitted${SOURCES.get(of("source")[0]) ?? ""} ` +
     `(${names(of("request"))}; ${span(of("num_prompt_tokens"))} prompt tokens, ` +
     `at most ${span(of("max_tokens"))} to generate)`
   );

@@ -56,6 +56,64 @@ export const DECIDED_BY = {
   "request_finished client_aborted": FINISH,
 };
 
+const RUNNER = "vllm/v1/worker/gpu_model_runner.py";
+const PREPARE = symbol(RUNNER, "GPUModelRunner._prepare_inputs", 1937, 2259);
+const EXECUTE = symbol(RUNNER, "GPUModelRunner.execute_model", 4110, 4479);
+const SAMPLE = symbol(RUNNER, "GPUModelRunner.sample_tokens", 4496, 4784);
+const UNIFIED = "vllm/v1/attention/ops/triton_unified_attention.py";
+const ATTENTION = symbol(UNIFIED, "kernel_unified_attention", 178, 681);
+const PROCESS = symbol(OUTPUTS, "OutputProcessor.process_outputs", 586, 708);
+
+/** What to read of events that decide nothing: where vLLM does the same. */
+export const DONE_BY = /** @type {Record<string, SourceSymbol>} */ ({
+  memory_sized: symbol(
+    "vllm/v1/worker/gpu_worker.py",
+    "Worker.determine_available_memory",
+    447,
+    606,
+  ),
+  batch_scheduled: symbol(SCHEDULER, "Scheduler._update_after_schedule", 1236, 1284),
+  block_tables_updated: PREPARE,
+  inputs_prepared: PREPARE,
+  step_dispatched: symbol(
+    "vllm/v1/cudagraph_dispatcher.py",
+    "CudagraphDispatcher.dispatch",
+    235,
+    324,
+  ),
+  graph_captured: symbol(RUNNER, "GPUModelRunner.capture_model", 6744, 6849),
+  graph_replayed: symbol("vllm/compilation/cuda_graph.py", "CUDAGraphWrapper", 145, 361),
+  forward_run: EXECUTE,
+  weights_read: EXECUTE,
+  attention_run: ATTENTION,
+  pages_read: ATTENTION,
+  kv_written: symbol(
+    "vllm/v1/worker/block_table.py",
+    "_compute_slot_mapping_kernel",
+    346,
+    409,
+  ),
+  heads_grouped: symbol(
+    "vllm/v1/kv_cache_interface.py",
+    "FullAttentionSpec.real_page_size_bytes",
+    327,
+    342,
+  ),
+  drafts_verified: SAMPLE,
+  token_sampled: SAMPLE,
+  tokens_returned: SAMPLE,
+  token_appended: UPDATE,
+  outputs_returned: UPDATE,
+  text_emitted: PROCESS,
+  request_completed: PROCESS,
+});
+
+/** What to read next in vLLM of any event. @param {EventRecord} event */
+export function readNext(event) {
+  const decided = decidedBy(event);
+  return decided ?? (Object.hasOwn(DONE_BY, event.type) ? DONE_BY[event.type] : null);
+}
+
 /** @param {EventRecord} event @returns {SourceSymbol|null} null where vLLM has no counterpart */
 export function decidedBy({ type, reason }) {
   const exact = `${type} ${reason?.code ?? ""}`;

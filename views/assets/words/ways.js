@@ -88,7 +88,7 @@ export function besideWords(memory) {
     ];
   }
   const said = most.room.length < running.length ? whoFits(memory) : whatItTakes(memory);
-  const tokens = memory.running.reduce((sum, id) => sum + memory.tokens(id), 0);
+  const { tokens } = memory;
   if (tokens === paged.parts.tokens) return said;
   return [
     ...said,

@@ -27,7 +27,7 @@ import { BLOCKS_SENTENCES, ONE_BLOCK_SENTENCES, who, whose } from "./why_blocks.
 const SENTENCES = {
   ...BLOCKS_SENTENCES,
   submitted: ({ f, to }) =>
-    `${who(f, to)} is submitted${SOURCES[f.source] ?? ""} with ` +
+    `${who(f, to)} is submitted${SOURCES.get(f.source) ?? ""} with ` +
     `${plural(f.num_prompt_tokens, "prompt token")}, at most ${f.max_tokens} to generate`,
   refused: ({ f, e, to }) => `${who(f, to)} is refused${colon(e.reason)}`,
   queued: ({ f, to }) =>
@@ -173,11 +173,16 @@ function rollBackWords(f) {
 // -- losing blocks -------------------------------------------------------------------------------
 
 /** @param {Told} told */
-function preemptedWords({ f, e, to }) {
+function preemptedWords({ f, n, e, to }) {
   const it = who(f, to);
+  const given = n.taken_back ?? 0;
+  const go = given === 1 ? "goes" : "go";
+  const back = given
+    ? `; the ${plural(given, "token")} that this step had given it ${go} back to the budget`
+    : "";
   const lost =
     `${plural(f.num_computed_tokens, "computed token")} ` +
-    `${f.num_computed_tokens === 1 ? "goes" : "go"} with its blocks, and it waits again`;
+    `${f.num_computed_tokens === 1 ? "goes" : "go"} with its blocks, and it waits again${back}`;
   if (!f.by) return `${it} is preempted${colon(e.reason)}; ${lost}`;
   const by = f.by === f.request ? "by its own need: it" : `for ${f.by}, which`;
   const chosen = `it is chosen as ${reasonPhrase(e.reason)}`;

@@ -37,6 +37,26 @@ const ABOUT = {
   ],
 };
 
+/** Boxes of vLLM's that this engine has not, by their ids: what stands in their place. @type {Record<string, string>} */
+const NOT_HERE = {
+  "engine-core":
+    "Not a box of its own here. In vLLM it is a process with a busy loop; here the loop is engine/core.py, in the one process that there is: a step is one turn of it, and its phases stand beside the slider.",
+  executor:
+    "Not here. In vLLM it hands each step to the workers, by a plain call or through shared memory. This engine has one device and calls its model runner itself: an arrow through the executor lights when that call is made.",
+  worker:
+    "Not here. In vLLM it owns one GPU, profiles its memory and holds the model runner. This engine calls the runner without one; what a worker finds out at the start is in the box of the memory.",
+  sampler:
+    "Not a box of its own here: as in vLLM it is a part of the model runner. Open the model runner to see what each token was chosen from.",
+  "dp-coordinator":
+    "Not here: this is one engine, without data parallelism. In vLLM it tells the API servers how many requests each rank has, and has the ranks go through their waves together.",
+};
+
+/** What is said of a box without a live counterpart. @param {string} id of the document */
+export function notHere(id) {
+  const own = Object.hasOwn(NOT_HERE, id) ? NOT_HERE[id] : "";
+  return own || "This component has no live counterpart in the engine. What stands here is the document's own.";
+}
+
 /** @param {string|null} name @returns {string[]} */
 export function aboutOf(name) {
   return name !== null && Object.hasOwn(ABOUT, name) ? ABOUT[name] : [];

@@ -1,0 +1,205 @@
+"""A learner's lessons, kept in the class's register: before the page says anything of an answer.
+
+`attach` makes a tab's desk the learner's; `keep` saves where they are and brings in what another
+tab of theirs did; each answer is recorded as soon as it is judged (`_record`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+from zoneinfo import ZoneInfo
+
+import streamlit as st
+from sqlalchemy.exc import SQLAlchemyError
+
+from lessons.classroom.attempts import Answer, NotRecorded, RunInfo
+from lessons.classroom.merge import merge
+from lessons.classroom.register import ALWAYS, Rule
+from lessons.classroom.versions import engine_version, lesson_digest
+from lessons.format import Lesson
+from lessons.kept import Judged, StateError
+from lessons.play import Asked, Player
+from lessons.questions import ChoiceQuestion
+from lessons.text import words
+from views.page import class_member
+from views.page.class_member import UNREACHABLE, Member
+from views.page.words import plain
+
+if TYPE_CHECKING:
+    from views.page.lesson_sidebar import Desk
+
+_WHO = "gb-class-who"
+_RUNS = "gb-class-runs"
+_TROUBLE = "gb-class-trouble"
+
+
+class Gate(NamedTuple):
+    """Whether a lesson may be worked on, and what is said of that."""
+
+    is_open: bool
+    says: str
+
+
+def attach(now: Desk, lessons: Callable[[], list[Lesson]]) -> None:
+    """Have the desk be the learner's, once after they came, and nobody's after they left."""
+    found = class_member.member()
+    who = None if found is None else found.learner.id
+    before = st.session_state.get(_WHO)
+    if who == before:
+        return
+    st.session_state[_WHO] = who
+    st.session_state[_RUNS] = {}
+    if before is not None:  # somebody else's work is nobody's business
+        now.player, now.left, now.turns = None, {}, {}
+    if found is None:
+        now.learner, now.on_judged = "", None
+        return
+    now.learner = f"class {found.room.code} learner {found.learner.id}"
+    now.on_judged = _record
+    if now.player is not None:
+        now.player.on_judged = _record
+    known = {lesson.id: lesson for lesson in lessons()}
+    for run in found.school.attempts.runs(found.learner.id):
+        now.turns[run.lesson] = now.turns.get(run.lesson, 0) + 1
+        player = _player(known.get(run.lesson), run)
+        if player is not None:
+            now.left.setdefault(run.lesson, player)
+
+
+def keep(player: Player) -> Player:
+    """Save where the learner is; the player, with what another tab of theirs did."""
+    found = class_member.member()
+    if found is None:
+        return player
+    try:
+        run = _run(found, player)
+        state = player.to_state()
+        saved = found.school.attempts.save(found.learner.id, run.id, run.version, state, merge)
+    except NotRecorded as error:
+        st.session_state[_TROUBLE] = f"{error}."
+        return player
+    except SQLAlchemyError:
+        st.session_state[_TROUBLE] = UNREACHABLE
+        return player
+    _runs()[player.lesson.id, player.seed] = saved
+    if saved.state == state:
+        return player
+    merged = _player(player.lesson, saved)
+    if merged is None:
+        return player
+    merged.moments, merged.on_judged = player.moments, player.on_judged
+    merged.go_to(player.index)
+    return merged
+
+
+def say_trouble() -> None:
+    """Say why something was not kept, once."""
+    trouble = st.session_state.pop(_TROUBLE, "")
+    if trouble:
+        st.warning(plain(trouble), icon=":material/cloud_off:")
+
+
+def gate(lesson: Lesson) -> Gate:
+    """Return what the learner's teacher says of a lesson."""
+    found = class_member.member()
+    if found is None:
+        return Gate(True, "")
+    try:
+        rule = found.school.register.rules(found.room.id).get(lesson.id, ALWAYS)
+    except SQLAlchemyError:
+        return Gate(True, "")
+    return Gate(rule.is_open, _words_of(rule))
+
+
+def local_time(at: float) -> str:
+    """Return a time as the visitor's clock has it: `Tue 1 Dec, 14:30`."""
+    try:
+        zone = ZoneInfo(st.context.timezone or "UTC")
+    except (KeyError, ValueError, OSError):
+        zone = ZoneInfo("UTC")
+    moment = datetime.fromtimestamp(at, zone)
+    return f"{moment:%a} {moment.day} {moment:%b, %H:%M}"
+
+
+def _words_of(rule: Rule) -> str:
+    if not rule.is_open:
+        return "Your teacher has closed this lesson."
+    if rule.due_at is None:
+        return ""
+    if time.time() > rule.due_at:
+        return f"Was due {local_time(rule.due_at)}; answers from now on count as late."
+    return f"Due {local_time(rule.due_at)}."
+
+
+def _runs() -> dict[tuple[str, int], RunInfo]:
+    found = st.session_state.setdefault(_RUNS, {})
+    assert isinstance(found, dict)
+    return found
+
+
+def _run(found: Member, player: Player) -> RunInfo:
+    """The register's run of a player, begun with the first thing that is kept of it."""
+    key = (player.lesson.id, player.seed)
+    if key not in _runs():
+        begun = found.school.attempts.begin(
+            found.learner.id,
+            player.lesson.id,
+            player.seed,
+            lesson_digest(player.lesson.id),
+            engine_version(),
+            player.to_state(),
+        )
+        _runs()[key] = begun._replace(version=-1)  # this tab has not seen what stands there
+    return _runs()[key]
+
+
+def _player(lesson: Lesson | None, run: RunInfo) -> Player | None:
+    """The player of a run; None where its lesson is gone, or is another one now."""
+    try:
+        return None if lesson is None else Player.from_state(lesson, run.state)
+    except StateError:
+        return None
+
+
+def _record(player: Player, judged: Judged) -> None:
+    """Write an answer down: it is on the disk before the learner hears what it was worth."""
+    found = class_member.member()
+    if found is None:
+        return
+    asked = next(a for a in player.questions() if a.key == (judged.step, judged.question))
+    try:
+        run = _run(found, player)
+        found.school.attempts.record(found.learner.id, run.id, [_answer(player, asked, judged)])
+    except NotRecorded as error:
+        st.session_state[_TROUBLE] = f"{error}."
+    except SQLAlchemyError:
+        st.session_state[_TROUBLE] = UNREACHABLE
+
+
+def _answer(player: Player, asked: Asked, judged: Judged) -> Answer:
+    told = f"{judged.step}\n{judged.question}\n{judged.attempt}\n{judged.given!r}"
+    return Answer(
+        hashlib.sha256(told.encode()).hexdigest()[:32],
+        judged.step,
+        judged.question,
+        judged.given,
+        _shown(asked, judged),
+        judged.right,
+        judged.points,
+        asked.question.points if player.counts(asked) else 0,
+        judged.wrong,
+        player.hints.get(asked.key, 0),
+        asked.step.kind == "predict",
+    )
+
+
+def _shown(asked: Asked, judged: Judged) -> str:
+    if isinstance(judged.given, dict):
+        return ", ".join(f"{name} {value}" for name, value in judged.given.items())
+    if isinstance(asked.question, ChoiceQuestion):
+        return " ".join(asked.question.options[int(judged.given)].text.text.split())[:200]
+    return words(judged.given)

@@ -1,0 +1,211 @@
+"""What a teacher sees of a class: who is where, which questions are hard, what is open."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import streamlit as st
+
+from lessons.classroom.register import ALWAYS, ClassInfo, Rule
+from lessons.classroom.school import School
+from lessons.classroom.standing import (
+    HOW_STUCK,
+    THERE_SECONDS,
+    Wrong,
+    commonest_wrong,
+    questions,
+    standings,
+    stuck,
+    work_of,
+)
+from lessons.format import Lesson
+from lessons.loader import lesson_files, load_each
+from lessons.questions import BoxQuestion, ChoiceQuestion, NumberQuestion
+from views.page.class_desk import local_time
+from views.page.class_place import isolated
+from views.page.words import plain
+
+ForTeacher = Callable[..., None]
+_EVERY_SECONDS = 5.0
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Draw a table; cells are Markdown, so whatever somebody wrote comes through `plain`."""
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
+    st.markdown("\n".join(lines))
+
+
+@st.cache_resource(ttl=30, max_entries=1, show_spinner=False)
+def all_lessons() -> dict[str, Lesson]:
+    """Return the lessons that can be read, by their id."""
+    return {lesson.id: lesson for lesson in load_each(lesson_files())[0]}
+
+
+@st.fragment(run_every=_EVERY_SECONDS)
+def roster(found: School, room: ClassInfo) -> None:
+    """Draw who is in the class, how far they are, and who may need help."""
+    database, now = found.register.database, time.time()
+    learners = found.register.learners(room.id)
+    if not learners:
+        st.info("Nobody has joined yet.")
+        return
+    work = work_of(database, room.id)
+    names = {learner.id: isolated(learner.name) for learner in learners}
+    lessons = all_lessons()
+    ends = {name: lesson.steps[-1].id for name, lesson in lessons.items()}
+    held_up = stuck(work, {one.id: one.seen_at for one in learners}, ends, now)
+    st.subheader("Who may need help", anchor=False)
+    if held_up:
+        rows = [
+            (
+                names[s.learner_id],
+                plain(_title(s.lesson)),
+                plain(s.step),
+                s.why,
+                local_time(s.since),
+            )
+            for s in held_up
+        ]
+        table(("Learner", "Lesson", "Step", "Why", "Since"), rows)
+    else:
+        st.markdown("Nobody, as far as this can tell.")
+    st.caption(HOW_STUCK)
+    st.subheader("Everybody", anchor=False)
+    best = standings(work, found.register.rules(room.id))
+    begun = list(dict.fromkeys(run.lesson for run in work.runs))
+    places = {(run.learner_id, run.lesson): run for run in work.runs}
+    everybody: list[list[str]] = []
+    for one in learners:
+        cells = [
+            names[one.id],
+            "here" if now - one.seen_at < THERE_SECONDS else _ago(now, one.seen_at),
+        ]
+        for lesson in begun:
+            standing, run = best.get((one.id, lesson)), places.get((one.id, lesson))
+            cells.append(_cell(lesson, standing, None if run is None else run.step))
+        everybody.append(cells)
+    table(("Learner", "Seen", *(plain(_title(name)) for name in begun)), everybody)
+    st.caption(
+        "Of each lesson the run with the most points: points of those that there are, questions "
+        "whose last answer is right, and the step. Looked up anew every "
+        f"{_EVERY_SECONDS:.0f} seconds."
+    )
+
+
+def _cell(lesson: str, standing: Any, step: str | None) -> str:
+    if standing is None:
+        return "" if step is None else f"begun, at {plain(step)}"
+    known = all_lessons().get(lesson)
+    every = sum(len(each.questions) for each in known.steps) if known else standing.answered
+    most = standing.most
+    if known is not None:
+        counted = [each for each in known.steps if not each.self_check]
+        most = sum(question.points for each in counted for question in each.questions)
+    late = f", {standing.late} late" if standing.late else ""
+    at = f", at {plain(step)}" if step else ""
+    return f"{standing.points} of {most} points, {standing.right} of {every} right{late}{at}"
+
+
+def _ago(now: float, at: float) -> str:
+    minutes = int((now - at) / 60)
+    return f"{minutes} minutes ago" if minutes < 60 else local_time(at)
+
+
+@st.fragment(run_every=_EVERY_SECONDS)
+def questions_of(found: School, room: ClassInfo) -> None:
+    """Draw each question's outcome and the commonest wrong answers."""
+    work = work_of(found.register.database, room.id)
+    if not work.given:
+        st.info("No question is answered yet.")
+        return
+    st.subheader("Question by question", anchor=False)
+    table(
+        ("Lesson", "Question", "Answered by", "Right at once", "Right now", "Answers"),
+        [
+            (
+                plain(_title(one.lesson)),
+                plain(one.question),
+                str(one.learners),
+                f"{one.right_at_once} of {one.learners}",
+                f"{one.right_now} of {one.learners}",
+                str(one.attempts),
+            )
+            for one in questions(work)
+        ],
+    )
+    st.subheader("The commonest wrong answers", anchor=False)
+    table(
+        ("Lesson", "Question", "Answer", "Learners"),
+        [
+            (plain(_title(one.lesson)), plain(one.question), _wrong(one), str(one.learners))
+            for one in commonest_wrong(work)
+        ],
+    )
+    st.caption(
+        "Everybody's numbers are others: answers that show one known misconception count as one, "
+        "with the rule by which the number comes out."
+    )
+
+
+def _title(lesson: str) -> str:
+    known = all_lessons().get(lesson)
+    return lesson if known is None else known.title
+
+
+def _wrong(one: Wrong) -> str:
+    lesson = all_lessons().get(one.lesson)
+    every = [] if lesson is None else [q for step in lesson.steps for q in step.questions]
+    asked = next((question for question in every if question.id == one.question), None)
+    match asked:
+        case NumberQuestion() if one.wrong is not None and one.wrong < len(asked.wrong):
+            return f"{plain(asked.wrong[one.wrong].value.text)}, as in {plain(one.example)}"
+        case ChoiceQuestion() | BoxQuestion():
+            return plain(one.example)
+    return plain(one.example)
+
+
+def lessons_of(found: School, room: ClassInfo, for_teacher: ForTeacher) -> None:
+    """Draw which lessons are open and when they are due, to be changed."""
+    rules = found.register.rules(room.id)
+    st.markdown("A closed lesson takes no answers. After it is due it takes them, marked as late.")
+    lessons = all_lessons()
+    name = st.selectbox(
+        "Lesson", list(lessons), key="gb-rule-lesson", format_func=lambda one: lessons[one].title
+    )
+    if name is None:
+        return
+    rule = rules.get(name, ALWAYS)
+    due = None if rule.due_at is None else datetime.fromtimestamp(rule.due_at, _zone())
+    with st.form(f"gb-rule-{room.id}-{name}"):
+        opened = st.toggle("Open", rule.is_open, key=f"gb-rule-open-{room.id}-{name}")
+        limited = st.toggle("Has a time when it is due", due is not None)
+        shown = due or datetime.now(_zone()) + timedelta(days=7)
+        with st.container(horizontal=True):
+            day = st.date_input("Due on", shown.date())
+            at = st.time_input("at", shown.time().replace(second=0, microsecond=0))
+        if st.form_submit_button("Set", type="primary"):
+            moment = datetime.combine(day, at, _zone()).timestamp() if limited else None
+            for_teacher(found.register.set_rule, room.id, name, Rule(opened, moment))
+            rules = found.register.rules(room.id)
+    rows = [
+        (plain(_title(each)), "open" if one.is_open else "**closed**", _due(one.due_at))
+        for each, one in sorted(rules.items())
+    ]
+    if rows:
+        table(("Lesson", "State", "Due"), rows)
+    st.caption("All others are open, and never due.")
+
+
+def _due(at: float | None) -> str:
+    return "never" if at is None else local_time(at)
+
+
+def _zone() -> Any:
+    try:
+        return ZoneInfo(st.context.timezone or "UTC")
+    except (KeyError, ValueError, OSError):
+        return UTC

@@ -1,0 +1,139 @@
+"""A class's data: exports, a learner's file read back, new personal codes, and what is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from lessons.classroom.export import MOST_BYTES, WorkError, as_csv, as_json, read_work
+from lessons.classroom.register import ClassInfo, LearnerInfo
+from lessons.classroom.school import School
+from lessons.classroom.standing import work_of
+from views.page.class_place import isolated
+from views.page.teacher_class import table
+from views.page.words import plain, sentence
+
+_NEW_CODE = "gb-teacher-new-code"
+_MOST_ROWS = 200
+
+
+def data(found: School, room: ClassInfo, for_teacher: Callable[..., None]) -> None:
+    """Draw what can be taken out, read, and deleted."""
+    learners = found.register.learners(room.id)
+    _exports(found, room, learners)
+    _read_back(found)
+    st.subheader("A learner", anchor=False)
+    if learners:
+        _learner(found, learners, for_teacher)
+    else:
+        st.markdown("Nobody has joined yet.")
+    st.subheader("The class", anchor=False)
+    takes = room.takes_learners
+    st.button(
+        "Take nobody in any more" if takes else "Take learners in again",
+        key="gb-teacher-takes",
+        on_click=for_teacher,
+        args=(found.register.take_learners, room.id, not takes),
+    )
+    sure = st.checkbox("Delete this class, its learners and all their answers", key="gb-sure-class")
+    st.button(
+        "Delete the class",
+        key="gb-delete-class",
+        disabled=not sure,
+        on_click=for_teacher,
+        args=(found.register.delete_class, room.id),
+    )
+
+
+def _exports(found: School, room: ClassInfo, learners: list[LearnerInfo]) -> None:
+    st.subheader("Export", anchor=False)
+    work = work_of(found.register.database, room.id)
+    rules = found.register.rules(room.id)
+    with st.container(horizontal=True):
+        st.download_button(
+            "All answers, as a table (CSV)",
+            as_csv(learners, work, rules),
+            f"glassbox-{room.code}.csv",
+            "text/csv",
+            on_click="ignore",
+            key="gb-export-csv",
+        )
+        st.download_button(
+            "Everything, as data (JSON)",
+            as_json(room, learners, work, rules),
+            f"glassbox-{room.code}.json",
+            "application/json",
+            on_click="ignore",
+            key="gb-export-json",
+        )
+    st.caption(
+        "A row is an answer: learner, lesson, seed, digest of the lesson's file, version of the "
+        "engine, points. A cell that a spreadsheet would take for a formula begins with an "
+        "apostrophe."
+    )
+
+
+def _read_back(found: School) -> None:
+    st.subheader("Read a learner's file", anchor=False)
+    uploaded = st.file_uploader(
+        "What a learner saved with “Save my work”", ["json"], max_upload_size=MOST_BYTES >> 20
+    )
+    if uploaded is None:
+        return
+    try:
+        work = read_work(uploaded.getvalue(), found.seal_key)
+    except WorkError as error:
+        st.error(plain(sentence(f"{uploaded.name[:80]}: {error}")))
+        return
+    points = sum(row["points"] for row in work.attempts if row["right"])
+    st.markdown(
+        f"**{isolated(work.learner)}** in {isolated(work.class_title)}, {plain(work.written)}"
+    )
+    if work.is_sealed:
+        st.success("The file is as this server wrote it.")
+    else:
+        st.warning("The file was changed, or another server wrote it.")
+    table(
+        ("Lesson", "Question", "Attempt", "Answer", "Right", "Points"),
+        [
+            (
+                plain(row["lesson"]),
+                plain(row["question"]),
+                str(row["attempt"]),
+                plain(row["answer"]),
+                "yes" if row["right"] else "no",
+                f"{row['points']} of {row['of']}",
+            )
+            for row in work.attempts[:_MOST_ROWS]
+        ],
+    )
+    left = max(0, len(work.attempts) - _MOST_ROWS)
+    st.caption(f"{len(work.attempts)} answers, {points} points in right ones. {left} not shown.")
+
+
+def _learner(found: School, learners: list[LearnerInfo], for_teacher: Callable[..., None]) -> None:
+    names = {learner.id: learner.name for learner in learners}
+    chosen = st.selectbox(
+        "Learner", list(names), key="gb-teacher-learner", format_func=names.__getitem__
+    )
+    if chosen is None:
+        return
+    if st.button("Give a new personal code", key="gb-teacher-code"):
+        for_teacher(_give_code, found, chosen)
+    given = st.session_state.get(_NEW_CODE)
+    if given is not None and given[0] == chosen:
+        st.markdown("The old one is good no more. The learner writes this under *Class*:")
+        st.code(given[1], language=None, wrap_lines=True)
+    sure = st.checkbox("Delete this learner and all their answers", key=f"gb-sure-{chosen}")
+    st.button(
+        "Delete the learner",
+        key="gb-delete-learner",
+        disabled=not sure,
+        on_click=for_teacher,
+        args=(found.register.delete_learner, chosen),
+    )
+
+
+def _give_code(found: School, learner_id: int) -> None:
+    st.session_state[_NEW_CODE] = (learner_id, found.register.new_secret(learner_id))

@@ -1,0 +1,153 @@
+"""The teacher's page (`?page=teacher`): one door, and behind it a class, its labs and its data.
+
+A learner's browser gets nothing of it: every part is drawn by the server, once the secret was right
+in this very session, and every button asks again whether it was.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import streamlit as st
+from sqlalchemy.exc import SQLAlchemyError
+
+from lessons.classroom.names import LONGEST, NameRefused, spelled
+from lessons.classroom.register import ClassInfo, RegisterError
+from lessons.classroom.school import FILE_SETTING, SECRET_SETTING, SHORTEST, School, school, trouble
+from views.page import class_member, teacher_class, teacher_data
+from views.page.guard import FAILED
+from views.page.words import code, plain, sentence
+
+_IN = "gb-teacher"
+_SAID = "gb-teacher-said"
+_SECRET, _TITLE, _CHOSEN = "gb-teacher-secret", "gb-teacher-title", "gb-teacher-class"
+_log = logging.getLogger("glassbox")
+
+
+def is_asked_for() -> bool:
+    """Return whether the address names this page."""
+    return st.query_params.get("page") == "teacher"
+
+
+def page() -> None:
+    """Draw it from top to bottom."""
+    st.set_page_config(page_title="Glassbox: teacher", page_icon="🔎", layout="wide")
+    st.title("Teacher", anchor=False)
+    said = st.session_state.pop(_SAID, "")
+    if said:
+        st.error(plain(sentence(said)))
+    found = school()
+    try:
+        if found is None:
+            _no_school()
+        elif st.session_state.get(_IN) is not True:
+            _door()
+        else:
+            _inside(found)
+    except SQLAlchemyError:
+        _log.exception("the register cannot be reached")
+        st.error(class_member.UNREACHABLE)
+    except Exception:
+        _log.exception("the teacher's page failed")
+        st.error(FAILED)
+
+
+def _no_school() -> None:
+    if trouble():
+        st.error(plain(sentence(f"This server should keep a class and cannot: {trouble()}")))
+        return
+    st.info(
+        f"This server keeps no class. Start it with {code(SECRET_SETTING)} in its environment, a "
+        f"secret of {SHORTEST} characters or more, or with {code(FILE_SETTING)}, the path of a "
+        "file that has it."
+    )
+
+
+def _door() -> None:
+    with st.form("gb-teacher-door"):
+        st.text_input("The teacher's secret", key=_SECRET, type="password", max_chars=1000)
+        st.form_submit_button("Open", type="primary", on_click=_enter)
+    st.caption(f"It is what the server was started with ({code(SECRET_SETTING)}).")
+
+
+def _enter() -> None:
+    found, given = school(), str(st.session_state.get(_SECRET) or "")
+    if found is None:
+        return
+    try:
+        st.session_state[_IN] = found.is_teacher(given, class_member.who())
+        if not st.session_state[_IN]:
+            st.session_state[_SAID] = "That is not the teacher's secret"
+    except RegisterError as error:
+        st.session_state[_SAID] = str(error)
+
+
+def _inside(found: School) -> None:
+    rooms = {room.id: room for room in found.register.classes()}
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        with (
+            st.form("gb-teacher-begin", border=False),
+            st.container(horizontal=True, vertical_alignment="bottom"),
+        ):
+            st.text_input("A new class", key=_TITLE, max_chars=LONGEST, placeholder="its name")
+            st.form_submit_button("Begin", on_click=_for_teacher, args=(_begin,))
+        st.button("Log out", key="gb-teacher-out", on_click=_leave)
+    if not rooms:
+        st.info("There is no class yet. Begin one, and show its code to your learners.")
+        return
+    if st.session_state.get(_CHOSEN) not in rooms:
+        st.session_state[_CHOSEN] = next(iter(rooms))
+    chosen = st.selectbox(
+        "Class",
+        list(rooms),
+        key=_CHOSEN,
+        format_func=lambda room: f"{rooms[room].title} ({spelled(rooms[room].code)})",
+    )
+    _class(found, rooms[chosen])
+
+
+def _class(found: School, room: ClassInfo) -> None:
+    st.markdown(
+        f"Learners open this server, press *Class*, and write **{code(spelled(room.code))}** and a "
+        f"name. The link `?class={room.code}` fills the code in."
+    )
+    names = ("Who is where", "Questions", "Lessons", "Learners and data")
+    where, questions, lessons, data = st.tabs(names)
+    with where:
+        teacher_class.roster(found, room)
+    with questions:
+        teacher_class.questions_of(found, room)
+    with lessons:
+        teacher_class.lessons_of(found, room, _for_teacher)
+    with data:
+        teacher_data.data(found, room, _for_teacher)
+
+
+# -- clicks -------------------------------------------------------------------------------------
+
+
+def _for_teacher(act: Callable[..., None], *args: object) -> None:
+    """Do what a button does, if this session knows the secret; say what goes wrong."""
+    if st.session_state.get(_IN) is not True or school() is None:
+        return
+    try:
+        act(*args)
+    except (NameRefused, RegisterError) as error:
+        st.session_state[_SAID] = str(error)
+    except SQLAlchemyError:
+        _log.exception("the register cannot be reached")
+        st.session_state[_SAID] = class_member.UNREACHABLE
+
+
+def _begin() -> None:
+    found = school()
+    if found is not None:
+        room = found.register.begin_class(str(st.session_state.get(_TITLE) or ""))
+        st.session_state[_CHOSEN] = room.id
+        st.session_state[_TITLE] = ""
+
+
+def _leave() -> None:
+    st.session_state.pop(_IN, None)
+    st.session_state.pop(_SECRET, None)
