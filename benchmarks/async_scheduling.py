@@ -16,12 +16,12 @@ from engine.async_llm import AsyncLLM, MakeRunner, make_model_runner
 from engine.config import EngineConfig, SamplingParams
 from engine.core import Runner
 from engine.engine_thread import EngineThread
-from engine.events import EXECUTOR_PHASES, Patch, Phase, Record
 from engine.garbage import keep_what_is_here
 from engine.model_loader import LoadedModel, load_model
 from engine.model_loader.fetch import DEFAULT_MODEL
 from engine.model_loader.tiny import TINY_MODEL
 from engine.outputs import ModelRunnerOutput, SchedulerOutput
+from engine.records import EXECUTOR_PHASES, Patch, Phase, Record
 
 WARM_STEPS = 3  # the first is the prefill
 PROMPT_TOKENS = 32

@@ -15,8 +15,9 @@ from benchmarks.harness.effort import Effort
 from benchmarks.harness.figures import Figure, at_least, figure, not_measured
 from benchmarks.harness.pairs import by_turns
 from engine.kv_cache import LayerKVCache
+from engine.layers.numba_threads import numba_is_installed
 from engine.paged_attention import AttentionOptions, PagedAttentionMetadata, make_backend
-from engine.paged_attention.numba_backend import compile_for, numba_is_installed
+from engine.paged_attention.numba_backend import compile_for
 
 CPU = torch.device("cpu")
 LAYERS, HEADS, KV_HEADS, DIM, BLOCK_SIZE = 30, 9, 3, 64, 16  # the default model's

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from statistics import median
 
 import torch
@@ -18,9 +19,10 @@ from benchmarks.harness.pairs import by_turns
 from benchmarks.harness.peer import PeerProcess
 from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig, SamplingParams
-from engine.events import Event, ModulesTimed
+from engine.events import ModulesTimed
 from engine.model_loader import LoadedModel, fetch_default_model, load_model
 from engine.model_loader.fetch import DEFAULT_MODEL
+from engine.records import Event
 
 BATCHES = (1, 8, 16)
 TURNS, TURN = 12, 8  # samples, and steps a sample; a turn's first step only warms up
@@ -64,7 +66,7 @@ class Theirs:
         module = "benchmarks.vllm_model_side"
         threads = torch.get_num_threads()
         bind = {"VLLM_CPU_OMP_THREADS_BIND": f"0-{threads - 1}"}
-        self.peer = PeerProcess(python, module, **bind)
+        self.peer = PeerProcess(python, module, **bind, **intel_openmp(python))
         self.threads = self.peer.ask("begin", folder=folder, eager=eager)["threads"]
 
     def decode(self, prompts: list[list[int]], turns: int) -> None:
@@ -82,6 +84,17 @@ class Theirs:
         self.peer.ask("add", prompts=[prompt], max_tokens=1)
         took: float = self.peer.ask("steps", count=1)[0]
         return took
+
+
+def intel_openmp(python: str) -> dict[str, str]:
+    """The environment by which vLLM's documentation has it run fastest, where that is installed.
+
+    The waiting is what vLLM sets for its worker processes (`vllm/utils/ompmultiprocessing.py`).
+    """
+    library = Path(python).absolute().parents[1] / "lib" / "libiomp5.so"
+    if not library.exists():
+        return {}
+    return {"LD_PRELOAD": str(library), "KMP_BLOCKTIME": "5", "KMP_TPAUSE": "0"}
 
 
 def measure(effort: Effort) -> list[Figure]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from math import ceil
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from engine.config import EngineConfig, SamplingParams
 from engine.core import EngineCore
-from engine.events import CODE_OF_REASON, Event, Facts, Patch, Phase, Reason, StepDispatched
+from engine.events import Facts, StepDispatched
 from engine.model_loader import LoadedModel
 from engine.model_runner import ModelRunner
 from engine.output_processor import OutputProcessor, RequestStream
+from engine.reasons import Reason
+from engine.records import CODE_OF_REASON, Event, Patch, Phase
 from engine.request import Request
 from engine.trace import Changes, Trace
 from engine.trace_header import trace_header
@@ -40,27 +42,35 @@ class Decoding:
     trace_type: type[Trace] = Trace
     core_type: type[EngineCore] = EngineCore
 
-    def __init__(
-        self, model: LoadedModel, batch: int, steps: int, *, enforce_eager: bool = False
-    ) -> None:
+    def __init__(self, model: LoadedModel, batch: int, steps: int, **settings: Any) -> None:
+        """`settings` are the engine's, beside those that follow from the rest."""
         tokens = PROMPT_TOKENS + WARM_STEPS + steps
         config = EngineConfig(
             num_gpu_blocks=1 + batch * ceil(tokens / 16),
             max_num_batched_tokens=batch * PROMPT_TOKENS,
             max_num_seqs=batch,
-            enforce_eager=enforce_eager,
+            **settings,
         )
-        self.config = config.resolve(model.max_model_len)
-        self.trace = self.trace_type(trace_header(model, self.config))
-        outputs = OutputProcessor(model.tokenizer, self.trace)
-        runner = ModelRunner(model, self.config, self.trace)
-        self.core = self.core_type(self.config, runner, self.trace, outputs)
-        for number in range(batch):
-            first = number * PROMPT_TOKENS
-            ids = [3 + (first + i) % (model.vocab_size - 3) for i in range(PROMPT_TOKENS)]
-            hand_in(self.core, outputs, model, f"r{number}", ids, tokens - PROMPT_TOKENS)
+        self._build(model, config)
+        self._hand_in_decodes(batch, WARM_STEPS + steps)
         for _ in range(WARM_STEPS):
             self.core.step()
+
+    def _build(self, model: LoadedModel, config: EngineConfig) -> None:
+        self.model, self.config = model, config.resolve(model.max_model_len)
+        self.trace = self.trace_type(trace_header(model, self.config))
+        self.outputs = OutputProcessor(model.tokenizer, self.trace)
+        runner = ModelRunner(model, self.config, self.trace)
+        self.core = self.core_type(self.config, runner, self.trace, self.outputs)
+
+    def _hand_in_decodes(self, batch: int, max_tokens: int) -> None:
+        for number in range(batch):
+            ids = self._ids(number * PROMPT_TOKENS, PROMPT_TOKENS)
+            hand_in(self.core, self.outputs, self.model, f"r{number}", ids, max_tokens)
+
+    def _ids(self, first: int, count: int) -> list[int]:
+        """So many token ids; other ones for another `first`, and so no block is shared."""
+        return [3 + (first + i) % (self.model.vocab_size - 3) for i in range(count)]
 
     def step(self) -> StepTime:
         """Run a step; how long it took."""
@@ -83,6 +93,34 @@ class Decoding:
                 why = "" if record.reason is None else CODE_OF_REASON[type(record.reason)]
                 return Dispatched(record.facts.mode, why)
         raise AssertionError("no step has run")
+
+
+class Chunking(Decoding):
+    """An engine each of whose steps has `rows` rows: a token of each of `decodes` requests, and a
+    chunk of a prompt that goes on for `steps` steps.
+    """
+
+    def __init__(
+        self, model: LoadedModel, decodes: int, rows: int, steps: int, **settings: Any
+    ) -> None:
+        filling = ceil(decodes * PROMPT_TOKENS / rows)
+        prompt = (rows - decodes) * (WARM_STEPS + steps)
+        tokens = PROMPT_TOKENS + filling + WARM_STEPS + steps
+        config = EngineConfig(
+            num_gpu_blocks=1 + ceil((prompt + 1) / 16) + decodes * ceil(tokens / 16),
+            max_num_batched_tokens=rows,
+            max_num_seqs=decodes + 1,
+            cudagraph_capture_sizes=(rows,),
+            **settings,
+        )
+        self._build(model, config)
+        self._hand_in_decodes(decodes, tokens - PROMPT_TOKENS)
+        for _ in range(filling):
+            self.core.step()
+        ids = self._ids(decodes * PROMPT_TOKENS, prompt)
+        hand_in(self.core, self.outputs, model, "prompt", ids, 1)
+        for _ in range(WARM_STEPS):
+            self.core.step()
 
 
 class NoTrace(Trace):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 START_MS = 120_000.0
+CLIENTS, MAX_TOKENS = 8, 100  # of an engine that is kept busy
 # One module for the whole page, so this is the store that is drawn.
 STORE = "async (argument) => { const s = (await import('/assets/workspace.js')).store(); %s }"
 TWO_FRAMES = (
@@ -49,12 +51,16 @@ class VisitedPage:
         """Run JavaScript with the page's store as `s`."""
         return self.page.evaluate(STORE % statements, argument)
 
-    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Ask the tab's own engine over HTTP; returns the answer."""
+    def post(self, path: str, body: dict[str, Any], key: str = "") -> dict[str, Any]:
+        """Ask the tab's own engine over HTTP; returns the answer. Another thread brings the key
+        along, for it may not ask the page."""
         request = urllib.request.Request(
             f"{self.url}{path}",
             data=json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"},
+            headers={
+                "Authorization": f"Bearer {key or self.key}",
+                "Content-Type": "application/json",
+            },
         )
         with urllib.request.urlopen(request, timeout=120) as answer:
             found: dict[str, Any] = json.loads(answer.read())
@@ -69,3 +75,25 @@ def visit(browser: Browser, url: str, height: int = 900) -> Iterator[VisitedPage
         yield VisitedPage(context.new_page(), url)
     finally:
         context.close()
+
+
+@contextmanager
+def busy(visited: VisitedPage, rate: int) -> Iterator[None]:
+    """The tab's engine runs, so many steps a second, and has requests as long as this lasts."""
+    key, ended = visited.key, threading.Event()
+
+    def ask(number: int) -> None:
+        body = {"prompt": f"{number} " * 8, "max_tokens": MAX_TOKENS, "ignore_eos": True}
+        while not ended.is_set():
+            visited.post("/v1/completions", body, key)
+
+    visited.post("/api/engine/run", {"rate": rate})
+    clients = [threading.Thread(target=ask, args=(number,)) for number in range(CLIENTS)]
+    for client in clients:
+        client.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for client in clients:
+            client.join()

@@ -16,9 +16,9 @@ from benchmarks.harness.figures import Figure, at_most, figure
 from benchmarks.harness.pairs import by_turns
 from engine.config import EngineConfig, SamplingParams
 from engine.core import EngineCore, Runner
-from engine.events import Phase
 from engine.garbage import keep_what_is_here
 from engine.outputs import ModelRunnerOutput, SchedulerOutput
+from engine.records import Phase
 from engine.request import Request
 from engine.trace import SCHEMA_VERSION, Trace, TraceHeader
 

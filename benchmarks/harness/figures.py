@@ -80,6 +80,13 @@ def figure(
     )
 
 
+def high_figure(name: str, unit: str, samples: Sequence[float], goal: Goal | None = None) -> Figure:
+    """What 95 of 100 samples stay below."""
+    high = sorted(samples)[min(len(samples) - 1, int(len(samples) * 0.95))]
+    found = figure(name, unit, samples, goal, note="the 95th percentile")
+    return found.model_copy(update={"value": high})
+
+
 def not_measured(name: str, unit: str, note: str, goal: Goal | None = None) -> Figure:
     """A figure that there is none of on this machine, or not yet; `note` says why."""
     return Figure(

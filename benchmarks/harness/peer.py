@@ -10,19 +10,22 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+OURS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 
 
 class PeerProcess:
     """Runs one of this package's modules, which reads commands until its input ends."""
 
     def __init__(self, python: str, module: str, **environment: str) -> None:
+        # How OpenMP's threads wait is this project's choice for its own engine.
+        inherited = {k: v for k, v in os.environ.items() if k not in OURS}
         self.process = subprocess.Popen(
             [python, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
-            env={**os.environ, **environment},
+            env={**inherited, **environment},
         )
 
     def ask(self, command: str, **arguments: Any) -> Any:

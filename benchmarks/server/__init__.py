@@ -1,0 +1,1 @@
+"""A server to measure from outside, and the clients that visit it."""
