@@ -13,6 +13,7 @@ from hypothesis import settings
 import engine  # noqa: F401  (sets OMP_WAIT_POLICY before any test imports torch)
 from engine.model_loader import LoadedModel, load_model
 from tests.chromium import chromium
+from tests.patience import patient
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -37,7 +38,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def usual_attention() -> None:
-    """Engines of this process attend as after `make run`, where numba is not installed.
+    """Engines of this process attend with torch, as on a machine that has no numba.
 
     Tests of the numba backend ask for it, and a server of its own takes it.
     """
@@ -76,4 +77,4 @@ def default_model() -> LoadedModel:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     with chromium() as browser:
-        yield browser
+        yield patient(browser)

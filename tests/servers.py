@@ -14,11 +14,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from queue import Empty, Queue
 
+import httpx
 import uvicorn
 from starlette.applications import Starlette
 
+from tests.waiting import PATIENCE_S, wait_until
+
 ROOT = Path(__file__).resolve().parents[1]
-START_SECONDS = 60.0
+START_SECONDS = PATIENCE_S
+LOAD_SECONDS = 600.0
 
 
 @contextlib.contextmanager
@@ -85,10 +89,21 @@ class AppProcess:
 
 
 @contextlib.contextmanager
-def running_app(model: str) -> Iterator[tuple[AppProcess, str]]:
-    """`python app.py` with this model ("": the default one) on a free port, and its address."""
-    app = AppProcess(["app.py"], HOST="127.0.0.1", PORT="0", MODEL=model)
+def running_app(model: str, **environ: str) -> Iterator[tuple[AppProcess, str]]:
+    """`python app.py` with this model ("": the default one) on a free port, and its address.
+
+    `environ` are further variables of its environment.
+    """
+    app = AppProcess(["app.py"], HOST="127.0.0.1", PORT="0", MODEL=model, **environ)
     try:
         yield app, app.wait_for(r"Glassbox is at (http://\S+)")
     finally:
         app.end()
+
+
+@contextlib.contextmanager
+def ready_app(model: str, **environ: str) -> Iterator[tuple[AppProcess, str]]:
+    """`running_app` once its model is there, however long that is loaded and compiled for."""
+    with running_app(model, **environ) as (app, url):
+        wait_until(lambda: httpx.get(f"{url}/health").json()["status"] == "ok", LOAD_SECONDS)
+        yield app, url

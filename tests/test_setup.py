@@ -249,8 +249,8 @@ def pins(name: str) -> dict[str, str]:
     lines = (line.strip() for line in (ROOT / name).read_text().splitlines())
     needed = (line.partition(";")[0] for line in lines)  # on this platform or that
     wanted = [line for line in needed if line and not line.startswith(("#", "-"))]
-    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in wanted)
-    return dict(line.lower().split("==") for line in wanted)
+    assert all(re.fullmatch(r"[\w.-]+(\[\w+\])?==[\w.]+", line) for line in wanted)
+    return dict(re.sub(r"\[\w+\]", "", line).lower().split("==") for line in wanted)
 
 
 @pytest.mark.parametrize("name", ["requirements.txt", "requirements-test.txt"])

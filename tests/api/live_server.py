@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,7 @@ from engine.api.server import routes
 from engine.async_llm import AsyncLLM
 from engine.sessions import Sessions
 from tests.servers import in_thread
+from tests.waiting import PATIENCE_S
 from views.page.server_config import content_security_policy
 
 
@@ -31,7 +31,7 @@ class Server:
     def client(self, key: str | None = None) -> httpx.Client:
         """An HTTP client with this key."""
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=20)
+        return httpx.Client(base_url=self.url, headers=headers, timeout=PATIENCE_S)
 
     def session(self) -> tuple[str, AsyncLLM]:
         """A new session's key and engine."""
@@ -80,14 +80,6 @@ class Events:
             if event == "records":
                 records += data
         return records
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Wait until `condition` holds; fail when it does not in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def blocks_in_use(engine: AsyncLLM) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from engine.api.kernels import Pace
 from engine.config import SamplingParams
 from tests.api.live_server import Server
 
@@ -59,11 +60,31 @@ def test_what_cannot_be_traced_is_named(
     assert "Traceback" not in answer.text
 
 
-def test_strangers_and_the_shared_engine_get_none(server: Server) -> None:
+def test_strangers_get_none(server: Server) -> None:
     with server.client("gb-nobody") as client:
         assert client.post(ADDRESS, json={"request": "r0"}).status_code == 401
+
+
+def test_the_shared_engine_is_traced_now_and_then(server: Server) -> None:
+    pytest.importorskip("triton")
+    engine = server.sessions.shared()
+    assert engine is not None
+    stream = engine.submit("hello", SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True))
+    list(stream)
     with server.client() as client:
-        assert client.post(ADDRESS, json={"request": "r0"}).status_code == 403
+        body = {"request": stream.request_id}
+        found, again = client.post(ADDRESS, json=body), client.post(ADDRESS, json=body)
+    assert found.status_code == 200, found.text
+    assert found.json()["difference"] < 1e-5
+    assert again.status_code == 429 and "once in 10 seconds" in again.text
+
+
+def test_a_pace_is_kept() -> None:
+    times = iter([100.0, 150.0, 200.0, 209.9, 210.0])
+    pace = Pace(10.0, lambda: next(times))
+    assert [pace.may_begin() for _ in range(2)] == [True, False]
+    pace.end()
+    assert [pace.may_begin() for _ in range(2)] == [False, True]
 
 
 def test_the_kernels_can_be_read_as_source_and_as_what_a_gpu_would_run(server: Server) -> None:

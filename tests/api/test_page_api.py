@@ -11,11 +11,15 @@ from typing import Any
 import httpx
 import pytest
 
+from engine.api import guard
 from engine.api.event_stream import TICKET_SECONDS, Tickets
 from engine.api.guard import KnownHost, allowed_hosts
-from engine.events import Event, IntegrityChecked, KVCacheCompared
+from engine.async_llm import AsyncLLM
+from engine.events import IntegrityChecked, KVCacheCompared
+from engine.records import Event
 from engine.trace import Trace, fold
-from tests.api.live_server import Events, Server, eventually
+from tests.api.live_server import Events, Server
+from tests.waiting import wait_until
 
 
 @contextlib.contextmanager
@@ -248,8 +252,13 @@ def test_a_stream_without_news_sends_its_header_once(server: Server) -> None:
 
 
 def test_the_shared_engine_can_be_watched(server: Server) -> None:
-    with server.client("EMPTY") as client, stream(client, ticket=ticket(client)) as events:
-        assert events.next()[0] == "header"
+    engine = server.sessions.shared()
+    assert isinstance(engine, AsyncLLM)
+    before = f"{engine.trace.header.trace_id}:{engine.trace.next_seq - 1}"  # others' requests
+    with (
+        server.client("EMPTY") as client,
+        stream(client, ticket=ticket(client), after=before) as events,
+    ):
         with server.client() as other:
             other.post("/v1/completions", json={"prompt": "seen", "max_tokens": 1})
         records = events.until("request_completed")
@@ -289,7 +298,7 @@ def test_a_closed_stream_is_not_followed_any_more(server: Server) -> None:
     with server.client(key) as client, stream(client) as events:
         events.next()
         assert len(engine._subscribers) == 1
-    eventually(lambda: not engine._subscribers)
+    wait_until(lambda: not engine._subscribers)
 
 
 def test_the_trace_can_be_taken_home(server: Server) -> None:
@@ -301,6 +310,35 @@ def test_the_trace_can_be_taken_home(server: Server) -> None:
     assert "attachment" in answer.headers["content-disposition"]
     trace = Trace.parse(answer.text.splitlines())
     assert trace.state() == engine.core.state() == fold(trace.header.state, trace.records)
+
+
+def test_the_trace_can_be_had_for_other_programs(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, engine = server.session()
+    engine.submit("hello")
+    engine.step()
+    with server.client(key) as client:
+        saved = client.get("/api/trace").content
+        for form, suffix in (("perfetto", ".perfetto-trace"), ("csv", ".csv.zip")):
+            of_engine = client.get("/api/trace", params={"format": form})
+            of_file = client.post("/api/export", params={"format": form}, content=saved)
+            assert of_engine.status_code == of_file.status_code == 200
+            name = f'glassbox-{engine.status.trace_id}{suffix}"'
+            assert of_file.headers["content-disposition"].endswith(name)
+            if form == "perfetto":  # a zip file holds the time at which it was made
+                assert of_engine.content == of_file.content
+        for query in ({}, {"format": "xml"}):
+            assert client.post("/api/export", params=query, content=saved).status_code == 400
+        for wrong in (b"", b"{}", b"\xff", saved.replace(b'"type":"', b'"type":"odd_', 1)):
+            answer = client.post("/api/export", params={"format": "csv"}, content=wrong)
+            assert answer.status_code == 400
+            assert answer.json()["error"]["message"].startswith("the trace cannot be exported: ")
+        small = guard.BodySize(len(saved) - 1, "MAX_TRACE_MB")
+        monkeypatch.setitem(guard.BODIES, "/api/export", small)
+        assert client.post("/api/export?format=csv", content=saved).status_code == 413
+    with server.client("gb-invented") as client:
+        assert client.post("/api/export?format=csv", content=b"{}").status_code == 401
 
 
 def test_other_sites_pages_may_not_command(server: Server) -> None:
@@ -377,15 +415,6 @@ def test_more_names_can_be_allowed(kind: str) -> None:
     assert known("glass.example", {"ALLOWED_HOSTS": "*"}, kind)
     assert known("glass.lan:8501", {"HOST": "glass.lan"}, kind)
     assert not known("", {"HOST": ""}, kind)
-
-
-def test_every_answer_has_the_security_headers(server: Server) -> None:
-    with server.client() as client:
-        for path in ("/health", "/v1/models", "/v1/nothing", "/nowhere", "/api/session"):
-            headers = client.get(path).headers
-            assert "script-src 'self' blob:" in headers["content-security-policy"]
-            assert headers["x-content-type-options"] == "nosniff"
-            assert headers["referrer-policy"] == "no-referrer"
 
 
 @pytest.mark.parametrize("path", ["/api/engine/reset", "/v1/completions", "/v1/chat/completions"])

@@ -11,8 +11,9 @@ import torch
 
 from engine.api.logprobs import token_bytes
 from engine.async_llm import AsyncLLM
-from tests.api.live_server import Server, blocks_in_use, eventually
+from tests.api.live_server import Server, blocks_in_use
 from tests.api.test_openai_api import MODEL, error_of, openai_client
+from tests.waiting import wait_until
 
 ASKED: dict[str, Any] = {"model": MODEL, "max_tokens": 6, "seed": 5}
 CHAT: Any = [{"role": "user", "content": "hi"}]
@@ -257,10 +258,10 @@ def test_a_client_that_goes_away_takes_all_its_sequences_along(
         with client.stream(
             "POST", "/v1/completions", json={**body, "stream": stream}, timeout=timeout
         ) as answer:
-            eventually(lambda: engine.num_unfinished == 6)
+            wait_until(lambda: engine.num_unfinished == 6)
             engine.pause()
             answer.read()
-    eventually(lambda: engine.num_unfinished == 0)
+    wait_until(lambda: engine.num_unfinished == 0)
     assert blocks_in_use(engine) == 0
     requests = engine.trace.state()["requests"]
     assert {request["finish_reason"] for request in requests.values()} == {"abort"}

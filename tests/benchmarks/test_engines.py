@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from benchmarks.engines import PROMPT_TOKENS, WARM_STEPS, Decoding, UnloggedDecoding
-from benchmarks.recording import recorded_trace
-from benchmarks.replay import LAUNCH_BOUND_LAYERS, decode, launch_bound_model
+import pytest
+
+from benchmarks.engines import PROMPT_TOKENS, WARM_STEPS, Chunking, Decoding, UnloggedDecoding
+from benchmarks.recording import Load, recorded_trace
+from benchmarks.replay import (
+    DECODES_BESIDE_CHUNK,
+    LAUNCH_BOUND_LAYERS,
+    ROWS,
+    launch_bound_model,
+    step,
+)
 from engine.core import EngineCore
-from engine.events import STEP_PHASES
+from engine.events import BatchScheduled
 from engine.model_loader import load_model
+from engine.records import STEP_PHASES, Event
 from engine.trace import Trace
 
 STEPS = 20
@@ -37,16 +46,40 @@ def test_the_launch_bound_model_is_replayed_unless_it_may_not_be() -> None:
     model = launch_bound_model()
     assert len(model.model.model.layers) == LAUNCH_BOUND_LAYERS
     eager, graph = Decoding(model, 2, 3, enforce_eager=True), Decoding(model, 2, 3)
-    found = decode(eager)
-    assert 0 < found.forward_ms < found.step_ms and not found.replayed
+    found = step(eager)
+    assert 0 < found.forward_ms < found.step_ms and found.mode == "NONE"
     assert eager.dispatch().reason == "enforce_eager"
-    assert decode(graph).replayed
+    assert step(graph).mode == "FULL"
     assert tokens(graph.core) == tokens(eager.core)
 
 
-def test_a_recording_has_all_its_steps() -> None:
-    trace = Trace.parse(recorded_trace(30).splitlines())
-    assert trace.records[-1].step == 29
+@pytest.mark.parametrize("decodes", DECODES_BESIDE_CHUNK)
+def test_each_step_of_a_long_prompt_replays_pieces(decodes: int) -> None:
+    model = load_model("tiny-random")
+    eager = Chunking(model, decodes, ROWS, STEPS, enforce_eager=True)
+    graph = Chunking(model, decodes, ROWS, STEPS)
+    for _ in range(STEPS):
+        assert [step(engine).mode for engine in (eager, graph)] == ["NONE", "PIECEWISE"]
+    batches = [
+        record.facts
+        for record in graph.trace.records
+        if isinstance(record, Event) and isinstance(record.facts, BatchScheduled)
+    ]
+    shares = {(batch.prefill_tokens, batch.decode_tokens) for batch in batches[-STEPS:]}
+    assert shares == {(ROWS - decodes, decodes)}
+    assert tokens(graph.core) == tokens(eager.core)
+
+
+def test_a_recording_has_all_its_steps_and_begins_where_the_others_ended() -> None:
+    load = Load(
+        unfinished=10,
+        prompts=(8, 120),
+        outputs=(8, 60),
+        settings={"num_gpu_blocks": 64, "max_num_seqs": 8, "max_num_batched_tokens": 64},
+    )
+    trace = Trace.parse(recorded_trace(load, 30, before=12).splitlines())
+    assert trace.records[0].step == 12 and trace.records[-1].step == 41
+    assert trace.header.state["engine"]["step"] == 12
     assert {record.phase for record in trace.records} >= set(STEP_PHASES)
     queue = trace.state()["queues"]
     assert queue["waiting"]["length"] > 0 and queue["running"]["length"] > 1

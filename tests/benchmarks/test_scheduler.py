@@ -19,7 +19,8 @@ from benchmarks.scheduler import (
     some_prompts,
 )
 from engine.core import EngineCore
-from engine.events import BlockEvicted, Event, RequestPreempted, RequestScheduled
+from engine.events import BlockEvicted, RequestPreempted, RequestScheduled
+from engine.records import Event
 
 
 def facts(core: EngineCore, kind: type[Any], since: int = 0) -> list[Any]:

@@ -20,9 +20,9 @@ window.stage = {
   told,
   root: parentElement,
   frame,
-  show(document) {
+  show(document, session = null) {
     return mount({
-      data: { document, version: 1 },
+      data: { document, version: 1, session },
       parentElement,
       setStateValue: (name, value) => (told[name] = value),
       setTriggerValue: (name, value) => (told[name] = value),

@@ -18,8 +18,16 @@ from engine.config import SamplingParams
 from engine.model_loader import load_model
 from engine.trace import Trace, fold
 from tests.browser.async_traces import CONFIG, async_trace
+from tests.browser.stage import (
+    axe_faults,
+    own_engine,
+    settle,
+    show,
+    wait_head,
+    wait_live,
+    watched,
+)
 from tests.browser.stage_server import StageServer
-from tests.browser.test_stage import axe_faults, own_engine, settle, show, wait_head, watched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -169,9 +177,8 @@ def test_the_page_folds_what_two_threads_wrote(page: Page, at_once: Recorded) ->
     show(page, at_once.text)
     for index in [*range(0, len(at_once.records), 23), len(at_once.records) - 1, 40, -1]:
         seek(page, index)
-        assert json.loads(page.evaluate("JSON.stringify(window.stage.store.state)")) == state_at(
-            at_once, index
-        )
+        told = page.evaluate("() => window.stage.store.atPhaseEnd(JSON.stringify)")
+        assert json.loads(told) == state_at(at_once, index)
 
 
 def test_playing_moves_through_both_steps_and_ends_at_the_head(
@@ -275,6 +282,8 @@ def test_by_hand_it_says_which_phase_comes_next(page: Page, by_hand: Recorded) -
         assert said["next"] == {"step": record["step"], "phase": record["phase"]}
         assert f"Next: {record['phase']} of step {record['step']}." in said["words"]
         assert "meanwhile" not in said["words"]
+    page.evaluate("window.stage.store.seek(window.stage.store.head)")
+    assert "Next:" not in lanes(page)["words"]  # no engine stands behind the end of a saved trace
 
 
 def test_at_once_it_says_what_the_other_thread_does_meanwhile(
@@ -338,7 +347,7 @@ def test_what_is_in_flight_and_not_known_yet_is_the_state_s(page: Page, at_once:
     seen = 0
     for index in range(0, len(at_once.records), 23):
         seek(page, index)
-        state = state_at(at_once, index)
+        state = page.evaluate("() => window.stage.store.state")
         chips = page.locator(".gb-inflight").all_inner_texts()
         steps = page.locator(".gb-inflight:is(.is-odd, .is-even)").all_inner_texts()
         in_flight = state["engine"].get("in_flight", {})
@@ -561,7 +570,7 @@ def test_a_live_engine_is_stepped_and_runs(page: Page, server: StageServer) -> N
     engine = own_engine(page, server)
     engine.reset(CONFIG)
     wait_head(page, "s.overlaps")
-    engine.submit("Once upon a time", SamplingParams(temperature=0.0, max_tokens=60))
+    engine.submit("Once upon a time", SamplingParams(temperature=0.0, max_tokens=400))
     wait_head(page, "s.head >= 1")
     for ended in ("arrive 0", "schedule 0", "arrive 1", "schedule 1", "prepare 0", "execute 0"):
         page.locator("[data-act=phaseOn]").click()
@@ -571,9 +580,8 @@ def test_a_live_engine_is_stepped_and_runs(page: Page, server: StageServer) -> N
             f"s.cursor === s.head && s.records[s.head].kind === 'patch' && "
             f"s.records[s.head].phase === '{phase}' && s.records[s.head].step === {step}",
         )
-    settle(page)
-    hint = page.locator(".gb-hint").inner_text()
-    assert hint.startswith("Paused with 2 steps in flight, before sample of step 0")
+    said = re.compile("^Paused with 2 steps in flight, before sample of step 0")
+    expect(page.locator(".gb-hint")).to_have_text(said)
     expect(page.locator(".gb-lane .is-next")).to_have_text(re.compile("^sample"))
     page.locator("[data-act=stepOn]").click()
     wait_head(page, "s.cursor === s.head && s.records[s.head].phase === 'output'")
@@ -598,7 +606,7 @@ def test_the_threads_fold_away_and_stay_so(page: Page, by_hand: Recorded) -> Non
     expect(page.get_by_label("Phases of the step")).to_be_visible()
     expect(page.locator(".gb-lanes-words")).to_be_visible()
     page.reload()
-    page.wait_for_selector(".gb-stage .gb-box")
+    wait_live(page)
     show(page, by_hand.text)
     expect(body).to_be_hidden()
 

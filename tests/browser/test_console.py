@@ -13,19 +13,12 @@ from playwright.sync_api import expect
 
 from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig, SamplingParams
-from engine.events import (
-    CacheLimitsLength,
-    EngineFailed,
-    Event,
-    GraphCaptured,
-    MemorySized,
-    RequestCompleted,
-    StatsLogged,
-)
+from engine.events import EngineFailed, GraphCaptured, MemorySized, RequestCompleted, StatsLogged
 from engine.metrics.stats_line import start_texts, stats_text
+from engine.reasons import CacheLimitsLength
+from engine.records import Event
 from engine.trace import Trace
-from tests.browser.stage_server import StageServer
-from tests.browser.test_stage import (
+from tests.browser.stage import (
     axe_faults,
     context,
     page,
@@ -33,6 +26,7 @@ from tests.browser.test_stage import (
     show,
     wait_until,
 )
+from tests.browser.stage_server import StageServer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -47,7 +41,7 @@ def trace(server: StageServer) -> Trace:
         num_gpu_blocks=10, block_size=8, max_num_batched_tokens=32, max_num_seqs=4
     )
     llm = AsyncLLM(server.sessions.wait_for_model(), config, server.sessions.thread)
-    llm._stats_line.interval = 0.0
+    llm._line.stats_line.interval = 0.0
     params = SamplingParams(temperature=0.0, max_tokens=14, ignore_eos=True)
     streams = [llm.submit([7 + i] * 20, params) for i in range(3)]
     with pytest.raises(ValueError):
@@ -236,7 +230,8 @@ def test_who_selects_on_the_map_reads_the_inspector(page: Page, trace: Trace) ->
 def test_the_lines_are_one_stop_of_the_keyboard(page: Page, trace: Trace) -> None:
     show(page, text_of(trace))
     page.get_by_role("tab", name="Inspector").focus()
-    page.keyboard.press("ArrowRight")
+    for _ in range(2):  # past the code
+        page.keyboard.press("ArrowRight")
     settle(page)
     page.get_by_label("only what it prints by default").focus()
     page.keyboard.press("Tab")
@@ -309,8 +304,9 @@ def test_a_live_log_is_followed_unless_one_scrolls_back(
         )
 
     send(20)
-    assert page.evaluate(at_end)
+    wait_until(page, at_end)
     page.evaluate("window.stage.root.querySelector('[aria-label=Log]').scrollTop = 0")
+    settle(page)
     send(5)
     assert not page.evaluate(at_end)
 

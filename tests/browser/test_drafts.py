@@ -9,24 +9,15 @@ import pytest
 from engine.events import (
     DraftsProposed,
     DraftsVerified,
-    Event,
     ForwardRun,
     InputsPrepared,
     RequestFinished,
     RequestPreempted,
 )
 from engine.model_loader import load_model
+from engine.records import Event
 from engine.trace import Patch, Trace, fold
-from tests.browser.test_panels import (  # noqa: F401 (fixtures)
-    all_events,
-    events_of,
-    harness_url,
-    model_trace,
-    models,
-    open_page,
-    page,
-    shared_page,
-)
+from tests.browser.panels import all_events, events_of, model_trace, models
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -64,7 +55,7 @@ def stale_slots(trace: Trace, cursor: int) -> dict[str, int]:
 
 
 def test_slots_of_rejected_drafts_are_stale_until_they_are_overwritten(
-    page: Page,  # noqa: F811
+    page: Page,
     trace: Trace,
 ) -> None:
     ends = [i for i, r in enumerate(trace.records) if isinstance(r, Patch)]
@@ -84,7 +75,7 @@ def test_slots_of_rejected_drafts_are_stale_until_they_are_overwritten(
 
 
 def test_drafts_wait_behind_the_text_and_are_judged_there(
-    page: Page,  # noqa: F811
+    page: Page,
     trace: Trace,
 ) -> None:
     """Those proposed wait until they are verified; then each says what became of it."""
@@ -105,14 +96,14 @@ def test_drafts_wait_behind_the_text_and_are_judged_there(
         ]
 
 
-def drafts_of(page: Page, trace: Trace, cursor: int, request: str) -> list[dict[str, object]]:  # noqa: F811
+def drafts_of(page: Page, trace: Trace, cursor: int, request: str) -> list[dict[str, object]]:
     streams = models(page, trace, cursor)["lifecycle"]["streams"]
     drafts: list[dict[str, object]] = next(s["drafts"] for s in streams if s["id"] == request)
     return drafts
 
 
 def test_the_batch_tells_drafts_from_tokens_and_what_each_row_brought(
-    page: Page,  # noqa: F811
+    page: Page,
     trace: Trace,
 ) -> None:
     for event in events_of(trace, "drafts_verified")[:6]:
@@ -148,7 +139,7 @@ def last_sample(trace: Trace, event: Event) -> int:
 
 
 def test_a_requests_rate_is_that_of_the_engines_counters(
-    page: Page,  # noqa: F811
+    page: Page,
     trace: Trace,
 ) -> None:
     cursor = len(trace.records) - 1

@@ -10,8 +10,8 @@ import pytest
 
 from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig, SamplingParams
+from tests.browser.stage import watched
 from tests.browser.stage_server import StageServer
-from tests.browser.test_stage import watched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -267,6 +267,46 @@ def test_a_text_without_end_is_cut_and_shown(page: Page, good: str) -> None:
     page.evaluate("window.stage.store.select({ request: 'x' }); window.stage.frame()")
     assert "characters more" in page.locator(".gb-inspector").inner_text()
     page.evaluate("window.stage.store.select({ request: null }); window.stage.store.backToLive()")
+
+
+def test_words_that_every_object_of_javascript_has_are_words(page: Page, good: str) -> None:
+    def spoil(lines: Lines) -> None:
+        for line in lines[1:]:
+            facts = line.get("facts", {})
+            if line.get("type") == "modules_timed":
+                facts["kinds"] = ["constructor"] * len(facts["kinds"])
+            elif line.get("type") == "request_submitted":
+                facts["source"] = "constructor"
+            elif line.get("type") == "request_scheduled":
+                facts["kind"] = "constructor"
+            for request in line.get("changes", {}).get("requests", {}).values():
+                if request and "source" in request:
+                    request["source"] = "constructor"
+
+    assert opened(page, spoilt(good, spoil)) == ""
+    seen = page.evaluate(
+        """async () => {
+            const { store, frame, root } = window.stage;
+            const seen = [];
+            const look = async (index) => {
+              store.seek(index);
+              await frame();
+              seen.push(root.textContent);
+            };
+            store.setView("cuda-acceleration");
+            for (const type of ["request_submitted", "request_scheduled", "modules_timed"])
+              await look(store.records.findIndex((each) => each.type === type));
+            store.select({ request: "r0" });
+            for (const { id } of store.document.components.filter((each) => each.live)) {
+              store.openBox(id);
+              await look(store.head);
+            }
+            store.openBox(null);
+            store.backToLive();
+            return seen;
+        }"""
+    )
+    assert not [text for text in seen if "native code" in text or "TypeError" in text]
 
 
 def test_a_trace_of_another_document_says_so(page: Page, good: str) -> None:

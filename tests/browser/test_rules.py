@@ -13,10 +13,13 @@ from playwright.sync_api import expect
 
 from engine.async_llm import AsyncLLM
 from engine.config import SamplingParams
-from engine.events import Event, IntegrityChecked
+from engine.events import BlocksLeftUncomputed, IntegrityChecked
 from engine.integrity import RULES
+from engine.records import Event
+from engine.trace import fold
+from tests.browser.panels import text_of, workload_trace
+from tests.browser.stage import settle, wait_until, watched
 from tests.browser.stage_server import StageServer
-from tests.browser.test_stage import settle, wait_until, watched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -164,3 +167,49 @@ def test_a_saved_trace_keeps_its_checks_and_cannot_be_checked(
     page.evaluate("text => window.stage.store.openTrace(text, 'checked.jsonl')", text)
     expect(page.locator(".gb-rules-verdict")).to_have_text(f"All {len(RULES)} rules hold")
     expect(page.get_by_role("button", name="Check now")).to_be_disabled()
+
+
+def test_a_check_from_the_past_leaves_the_past_on_show(page: Page, server: StageServer) -> None:
+    at_work(page, server)
+    page.evaluate("window.stage.store.seek(20)")
+    head = page.evaluate("window.stage.store.head")
+    page.get_by_role("button", name="Check now").click()
+    wait_until(page, "window.stage.store.head > argument", head)
+    settle(page)
+    rules = page.locator("#gb-side-rules")
+    assert page.evaluate("window.stage.store.cursor") == 20
+    expect(rules).to_contain_text(f"All {len(RULES)} rules hold")
+    expect(rules).to_contain_text("That is the engine as it is now")
+    page.evaluate("window.stage.store.seek(21)")
+    settle(page)
+    expect(rules).to_contain_text("Not checked yet")
+    page.evaluate("window.stage.store.seek(20)")
+    settle(page)
+    rules.get_by_role("button", name="Go there").click()
+    settle(page)
+    expect(rules).not_to_contain_text("That is the engine as it is now")
+    at = page.evaluate("window.stage.store.records[window.stage.store.cursor].type")
+    assert at == "integrity_checked"
+
+
+def test_blocks_that_nobody_computed_are_told_of_as_no_rule_is_about_them(page: Page) -> None:
+    trace = workload_trace("27-priority-victim-in-step")
+    left = next(
+        i
+        for i, record in enumerate(trace.records)
+        if isinstance(record, Event) and isinstance(record.facts, BlocksLeftUncomputed)
+    )
+    page.evaluate("text => window.stage.store.openTrace(text, 'left.jsonl')", text_of(trace))
+    for index in (0, left + 12, len(trace.records) - 1):
+        state = fold(trace.header.state, trace.records[: index + 1])
+        blocks = [key for key, block in state["blocks"].items() if block.get("uncomputed")]
+        page.evaluate("index => window.stage.store.seek(index)", index)
+        settle(page)
+        said = f"such now: {blocks[0]}" if len(blocks) == 1 else "None is such now"
+        if len(blocks) > 1:
+            said = f"{len(blocks)} blocks are such now: blocks {' and '.join(blocks)}"
+        expect(page.locator("#gb-side-rules")).to_contain_text(said)
+    without = text_of(workload_trace("27-priority-victim-in-step", cache_uncomputed_blocks=False))
+    page.evaluate("text => window.stage.store.openTrace(text, 'without.jsonl')", without)
+    settle(page)
+    expect(page.get_by_text("No rule asks whether")).to_be_hidden()

@@ -17,8 +17,8 @@ from engine.origins import Origins
 from engine.trace import Trace
 from engine.vllm_symbols import DECIDED_BY
 from engine.why import DECISIONS, decisions_about
+from tests.browser.stage import HOSTILE, axe_faults, settle, show, watched
 from tests.browser.stage_server import StageServer
-from tests.browser.test_stage import HOSTILE, axe_faults, settle, show, watched
 from tests.engine.workloads import ASYNC_FOLDER, FOLDER, SPEC_FOLDER, workload_path
 
 if TYPE_CHECKING:
@@ -252,6 +252,16 @@ def test_a_preemption_is_told_to_both_sides(page: Page) -> None:
     ) in told_of(page, trace, "r2", step)
     said = told_of(page, trace, "r0", step)
     assert "r2 is preempted for it, as it needs 1 block and 0 are free." in said
+
+
+def test_who_got_tokens_before_it_was_preempted_is_told_that_they_go_back(page: Page) -> None:
+    trace = recorded("27-priority-victim-in-step")
+    event = next(r for r in events(trace) if isinstance(r.facts, RequestPreempted))
+    said = told_of(page, trace, "low", event.step)
+    given = next(line for line in said if line.startswith("It gets 8 tokens from position 18"))
+    lost = next(line for line in said if line.startswith("It is preempted for high"))
+    assert said.index(given) < said.index(lost)
+    assert lost.endswith("; the 8 tokens that this step had given it go back to the budget.")
 
 
 # --- the history -------------------------------------------------------------------------------

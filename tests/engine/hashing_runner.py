@@ -11,7 +11,7 @@ stale one, a slot never written, a token at a wrong place: each gives another te
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -100,6 +100,17 @@ class HashingRunner(ModelRunner):
 
     def pool_bytes(self) -> int:
         return 0  # no tensors
+
+    def save_blocks(self, blocks: Sequence[int]) -> dict[str, torch.Tensor]:
+        size = self.config.block_size
+        both = torch.tensor(self.layers, dtype=torch.int64).reshape(2, -1, size)
+        return {"hashes": both[:, list(blocks)]}
+
+    def restore_blocks(self, blocks: Sequence[int], saved: Mapping[str, torch.Tensor]) -> None:
+        size = self.config.block_size
+        for layer, values in zip(self.layers, saved["hashes"].tolist(), strict=True):
+            for block, content in zip(blocks, values, strict=True):
+                layer[block * size : (block + 1) * size] = content
 
     def _dispatched(self, inputs: Any) -> Any:
         return None  # there are no graphs

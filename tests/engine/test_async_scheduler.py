@@ -15,17 +15,9 @@ from engine.conformance import (
     WorkloadError,
     load_workload,
 )
-from engine.events import (
-    BatchScheduled,
-    Event,
-    LastTokenInFlight,
-    ModelLengthReached,
-    MovedUp,
-    Reason,
-    RequestPassedOver,
-    ResetRequested,
-    TokenDropped,
-)
+from engine.events import BatchScheduled, RequestPassedOver, TokenDropped
+from engine.reasons import LastTokenInFlight, ModelLengthReached, MovedUp, Reason, ResetRequested
+from engine.records import Event
 from engine.request import RequestStatus
 from tests.engine.watch import Watch
 from tests.engine.workloads import ASYNC_FOLDER, RECORDED_ASYNC, workload_path, workloads

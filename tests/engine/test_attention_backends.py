@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
+import torch
 
 from engine.async_llm import AsyncLLM
 from engine.config import ConfigError, EngineConfig, SamplingParams
-from engine.events import AttentionRun, Event, GraphReplayed, TokenSampled
+from engine.events import AttentionRun, GraphReplayed, TokenSampled
+from engine.model_loader.fetch import Progress
 from engine.paged_attention import BACKENDS, choice, choose_backend, numba_backend
+from engine.records import Event
 from tests.engine.tiny_configs import tiny
 
 USUAL = choice.PREFERRED["cpu"]  # before tests/conftest.py takes numba out of it
@@ -82,3 +86,45 @@ def test_auto_takes_the_first_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BACKENDS, "never", never)
     monkeypatch.setitem(choice.PREFERRED, "cpu", ("never", "torch"))
     assert choose_backend(tiny("llama"), EngineConfig()) == "torch"
+
+
+def test_what_a_backend_compiles_does_not_hold_up_the_engine_thread(
+    make: Callable[..., AsyncLLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[torch.dtype, threading.Thread]] = []
+
+    def prepare(dtype: torch.dtype) -> None:
+        asked.append((dtype, threading.current_thread()))
+
+    monkeypatch.setitem(BACKENDS, "torch", BACKENDS["torch"]._replace(prepare=prepare))
+    engine = make()
+    engine.reset(EngineConfig(kv_cache_dtype="bfloat16"))
+    engine.reset()  # it is there already
+    here = threading.current_thread()
+    assert asked == [(torch.float32, here), (torch.bfloat16, here)]
+
+
+def test_kernels_are_compiled_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where two want them at a time, and again where it failed."""
+    attended: list[int] = []
+
+    def attend_once(dtype: torch.dtype, pairs: int) -> None:
+        attended.append(pairs)
+        if len(attended) == 1:
+            raise RuntimeError("no memory")
+
+    monkeypatch.setattr(numba_backend, "_compiled", set())
+    monkeypatch.setattr(numba_backend, "attend_once", attend_once)
+    with pytest.raises(RuntimeError):
+        numba_backend.compile_for(torch.float32)
+    told = list[Progress]()
+    threads = [
+        threading.Thread(target=numba_backend.compile_for, args=(torch.float32, told.append))
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert attended == [0, 0, numba_backend.PARALLEL_FROM]
+    assert told == [Progress("compile", done, 2, "kernels") for done in (0, 1)]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from engine.block_pool import BlockPool, KVCacheBlock
-from engine.events import BlockEvicted, BlocksFreed, Event, FreeQueueHead
+from engine.events import BlockEvicted, BlocksFreed
+from engine.reasons import FreeQueueHead
+from engine.records import Event
 from tests.engine.traces import make_trace
 
 

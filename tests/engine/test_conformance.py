@@ -12,7 +12,7 @@ import pytest
 
 from engine.config import EngineConfig
 from engine.conformance import Conformance, WorkloadError, load_workload, run
-from engine.events import LastRunning, Reason
+from engine.reasons import LastRunning, Reason
 from engine.request import Request
 from engine.scheduler import Scheduler
 from tests.engine.conformance_rules import RULES, difference
@@ -199,4 +199,4 @@ def test_a_reader_that_leaves_early_gets_no_traceback() -> None:
     assert process.stdout is not None and process.stderr is not None
     process.stdout.close()
     assert process.stderr.read() == b""
-    assert process.wait(30) == 1
+    assert process.wait(60) == 1

@@ -16,8 +16,9 @@ from engine.conformance import Conformance, Workload, WorkloadError, load_worklo
 from engine.conformance.cycles import AsyncConformance
 from engine.conformance.driver import Driver
 from engine.contiguous import WAYS, Arena, piece_lengths
-from engine.events import Event, Patch, RequestFinished, RequestPreempted, RequestScheduled
+from engine.events import RequestFinished, RequestPreempted, RequestScheduled
 from engine.memory_parts import ALL_WAYS, PAGED, Memory, Parts
+from engine.records import Event, Patch
 from engine.request import Request
 from engine.trace import State, merge_patch
 from tests.engine.workloads import RECORDED, workload_path, workloads

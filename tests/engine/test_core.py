@@ -10,15 +10,9 @@ from hypothesis import HealthCheck, given, settings
 
 from engine.conformance import Conformance, Workload, driver_of, load_workload
 from engine.core import EngineCore
-from engine.events import (
-    BlocksUncached,
-    Event,
-    Patch,
-    Phase,
-    RequestPreempted,
-    TokenDropped,
-    UncomputedDependency,
-)
+from engine.events import BlocksUncached, RequestPreempted, TokenDropped
+from engine.reasons import UncomputedDependency
+from engine.records import Event, Patch, Phase
 from engine.trace import TraceError, check_patch
 from tests.engine.watch import Watch
 from tests.engine.workloads import (

@@ -27,22 +27,20 @@ from engine.cuda_graph.arena import Life, allocate
 from engine.cuda_graph.flat_list import FlatList
 from engine.events import (
     BlockEvicted,
-    CannotCapture,
     ForwardRun,
     GraphCaptured,
     GraphReplayed,
     ModulesTimed,
-    NotUniformDecode,
-    Phase,
     StepDispatched,
     TokensReturned,
-    UniformDecode,
 )
 from engine.forward import ModelInputs, context_of, run_eagerly
 from engine.kv_cache import KVCache, KVCacheSpec
 from engine.model_loader import LoadedModel
 from engine.model_runner import ModelRunner
 from engine.paged_attention import TorchPagedAttention
+from engine.reasons import CannotCapture, NotUniformDecode, UniformDecode
+from engine.records import Phase
 from tests.engine.test_model_runner import Engine, random_prompt
 from tests.engine.tiny_configs import CONFIGS, plain_greedy, tiny
 
@@ -503,20 +501,3 @@ def test_buffers_that_live_together_never_overlap(seed: int) -> None:
                 a, b = places[life.storage], places[other.storage]
                 assert a + life.num_bytes <= b or b + other.num_bytes <= a
     assert size < sum(life.num_bytes for life in lives) / 2
-
-
-# --- on a GPU ------------------------------------------------------------------------------------
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", ["llama", "gemma2"])
-def test_cuda_graphs_give_the_same_text_as_the_cpu(name: str) -> None:
-    cpu = tiny(name)
-    model = replace(cpu, model=deepcopy(cpu.model).cuda())
-    engines = [decoding(model, 3, max_tokens=9, num_gpu_blocks=n) for n in (30, 40)]
-    for engine in engines:
-        outputs = engine.run()
-        assert len(engine.facts(GraphReplayed)) == 8
-        assert not engine.facts(GraphCaptured)[0].shared  # it holds the addresses of one pool
-        for key, request in engine.requests.items():
-            assert outputs[key] == plain_greedy(cpu, request.all_token_ids[:4], 9)

@@ -15,7 +15,7 @@ from engine.conformance import WorkloadError
 from engine.conformance.dispatch import answer_cases
 from engine.cuda_graph import BatchDescriptor, CudagraphDispatcher, CudagraphMode
 from engine.cuda_graph.capture_sizes import capture_sizes, for_decode_query_len
-from engine.events import (
+from engine.reasons import (
     AboveLargestDecodeSize,
     AboveLargestSize,
     EnforceEager,

@@ -11,7 +11,7 @@ import torch
 
 from engine.async_llm import AsyncLLM
 from engine.config import ConfigError, EngineConfig, SamplingParams
-from engine.events import Event, GraphReplayed, KVWritten, MemorySized, PagesRead, WeightsRead
+from engine.events import GraphReplayed, KVWritten, MemorySized, PagesRead, WeightsRead
 from engine.input_processor import Submission
 from engine.kv_cache import KVCache, KVCacheSpec, LayerKVCache
 from engine.kv_quantization import dequantize, quantize
@@ -19,6 +19,7 @@ from engine.memory_budget import size_memory
 from engine.model_loader import LoadedModel
 from engine.model_loader.dtypes import by_name, in_dtype, kv_cache_dtype
 from engine.module_timer import ModuleTimer
+from engine.records import Event
 from engine.sessions import POOL_SHARE
 from engine.trace import Trace
 from tests.engine.test_paged_attention import (

@@ -46,15 +46,12 @@ from engine.config import EngineConfig, SamplingParams, SpeculativeConfig
 from engine.core import EngineCore
 from engine.engine_thread import EngineThread
 from engine.events import (
-    STEP_PHASES,
     BatchScheduled,
     BlockEvicted,
     BlocksHit,
     BlocksUncached,
     DraftsDropped,
     DraftsSettled,
-    Event,
-    Phase,
     RequestAborted,
     RequestPreempted,
     TokenDropped,
@@ -64,6 +61,7 @@ from engine.kv_cache_manager import KVCacheManager
 from engine.model_loader import LoadedModel, load_model
 from engine.output_processor import RequestLost, RequestStream
 from engine.parallel_sampling import sequences
+from engine.records import STEP_PHASES, Event, Phase
 from engine.rejection_sampler import verify
 from engine.request import Request
 from engine.sampler import request_seed
@@ -93,9 +91,10 @@ class InlineThread(EngineThread):
             future.set_exception(error)
         return future
 
-    turn = post
+    def turn(self, function: Callable[[], Any], owner: object = None) -> Future[Any]:
+        return self.post(function)
 
-    def later(self, seconds: float, function: Callable[[], Any]) -> None:
+    def later(self, seconds: float, function: Callable[[], Any], owner: object = None) -> None:
         """Nothing that is timed matters here."""
 
 

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, fx
 
 from engine.config import ConfigError, EngineConfig
-from engine.cuda_graph import CapturedGraphs, CudagraphMode, GraphKey, check_inductor
+from engine.cuda_graph import (
+    CannotRecord,
+    CapturedGraphs,
+    CudagraphMode,
+    GraphKey,
+    check_inductor,
+    inductor,
+)
 from engine.cuda_graph.captured import mixed_rows
 from engine.cuda_graph.inductor import tolerance
 from engine.events import GraphCaptured, GraphReplayed
-from engine.kv_cache import KVCache
+from engine.kv_cache import KVCache, KVCacheSpec
+from tests.engine.test_cuda_graph import fresh_llama
 from tests.engine.test_model_runner import Engine, random_prompt
 from tests.engine.tiny_configs import plain_greedy, tiny
 
@@ -73,3 +84,33 @@ def test_replays_write_the_models_text_and_say_how_far_they_are_off() -> None:
         replay = graph.replay(rows, model, kv_cache).logits
     off = float((eager - replay).abs().max())
     assert off <= tolerance(torch.float32) * float(eager.abs().max())
+
+
+@pytest.mark.parametrize("mode", [CudagraphMode.FULL, CudagraphMode.PIECEWISE])
+@pytest.mark.parametrize(
+    ("factor", "is_taken"),
+    [(1.0, True), (1 + 3e-6, True), (1.01, False), (float("nan"), False)],
+)
+def test_a_graph_that_is_off_by_more_than_rounding_is_refused(
+    monkeypatch: pytest.MonkeyPatch, mode: CudagraphMode, factor: float, is_taken: bool
+) -> None:
+    """What compiles is a stand-in here, whose kernels give this many times the right result."""
+
+    def compiled(module: fx.GraphModule, given: Sequence[Tensor]) -> Any:
+        def kernel(arguments: list[Tensor]) -> None:
+            module(*arguments)
+            arguments[-1].mul_(factor)
+
+        return kernel
+
+    monkeypatch.setattr(inductor, "compiled", compiled)
+    model = fresh_llama()
+    kv_cache = KVCache(KVCacheSpec.of(model, 4), 6, CPU)
+    graphs, key = CapturedGraphs(CPU, {}), GraphKey(mode, 4)
+    if not is_taken:
+        with pytest.raises(CannotRecord, match="gives other logits"):
+            graphs.capture(key, model, kv_cache)
+        assert key in graphs.refused and not graphs.by_key
+        return
+    difference = graphs.capture(key, model, kv_cache).max_difference
+    assert (difference > 0) == (factor != 1)

@@ -9,10 +9,10 @@ import pytest
 from engine.async_llm import AsyncLLM, EngineError
 from engine.config import EngineConfig, SamplingParams
 from engine.core import EngineCore
-from engine.events import Phase
 from engine.integrity import RULES, LogReader, check_integrity
 from engine.kv_cache_manager import KVCacheBlock
 from engine.model_loader import LoadedModel
+from engine.records import Phase
 from engine.request import Request, RequestStatus
 from engine.scheduler import Scheduler
 from tests.engine.hashing_runner import HashingRunner

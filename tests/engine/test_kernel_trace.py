@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig, SamplingParams
 from engine.engine_thread import EngineThread
-from engine.events import Event, InputsPrepared, PagesRead, Patch, Phase
+from engine.events import InputsPrepared, PagesRead
 from engine.kernel_trace import tracer
 from engine.kernel_trace.errors import KernelTraceError
 from engine.kernel_trace.interpret import check_noted
@@ -23,6 +24,7 @@ from engine.kernel_trace.tracer import KernelTracer, Question, look, task_of
 from engine.model_loader import LoadedModel, load_model
 from engine.model_runner import ModelRunner
 from engine.paged_attention.triton import process
+from engine.records import Event, Patch, Phase
 from engine.trace import Record
 from tests.engine.tiny_configs import tiny
 
@@ -107,6 +109,72 @@ def test_a_chunks_programs_read_no_further_than_their_last_row_sees(engine: Asyn
         end = found["first_position"] + program["first_row"] + program["num_rows"]
         assert walk(program) == found["blocks"][: -(-end // BLOCK_SIZE)]
     assert found["difference"] < 1e-5
+
+
+def test_a_long_decode_is_split_as_on_a_gpu_and_its_shares_make_one_softmax() -> None:
+    pytest.importorskip("triton")
+    thread = EngineThread()
+    config = EngineConfig(num_gpu_blocks=64, max_num_batched_tokens=1024)
+    long = AsyncLLM(load_model("tiny-random"), config, thread)
+    try:
+        long.submit([5 + i % 200 for i in range(600)], greedy())
+        for _ in range(2):
+            long.step()
+        found = trace(long, "r0", 1, 0)
+    finally:
+        thread.stop()
+    # 132 processors want 264 programs for each of 2 walks; 608 tokens are two shares of 256.
+    assert (found["splits"], found["num_decodes"], found["processors"]) == (2, 1, 132)
+    assert [program["grid"] for program in found["programs"]] == [[0, 0, 0], [0, 0, 1]]
+    first, second = map(walk, found["programs"])
+    assert first + second == found["blocks"] and len(first) == 19 == len(second)
+    assert found["difference"] < 1e-5
+    check_reduction(found)
+
+
+def check_reduction(found: Json) -> None:
+    """What the shares left is what their walks ended with, and together they are one softmax."""
+    reduction, shares = found["reduction"], found["reduction"]["shares"]
+    assert len(shares) == found["splits"]
+    for share, program in zip(shares, found["programs"], strict=True):
+        last = program["visits"][-1]
+        for measure in ("maximum", "total", "norm"):
+            assert share[measure] == pytest.approx(last[measure], rel=1e-4), measure
+    for head in range(len(found["query_heads"])):
+        largest = max(share["maximum"][head] for share in shares)
+        assert reduction["maximum"][head] == pytest.approx(largest)
+        parts = [s["total"][head] * math.exp(s["maximum"][head] - largest) for s in shares]
+        assert reduction["total"][head] == pytest.approx(sum(parts), rel=1e-4)
+        assert [s["shrink"][head] * s["total"][head] for s in shares] == pytest.approx(parts, 1e-4)
+        assert 0 < reduction["norm"][head] <= max(s["norm"][head] for s in shares) + 1e-6
+
+
+def test_a_reduction_that_stores_another_output_is_caught() -> None:
+    pytest.importorskip("triton")
+    from engine.kernel_trace.interpret import reduction_record
+    from engine.paged_attention.triton.launch import Partials
+
+    generator = torch.Generator().manual_seed(0)
+    sums, maxima = torch.rand(1, 3, 2, 4, generator=generator), torch.rand(1, 3, 2)
+    partials = Partials(sums, maxima, torch.ones(1, 3, 2))
+    weights = torch.exp2(maxima[0] - maxima[0].amax(0))
+    output = (sums[0] * weights[..., None]).sum(0) / weights.sum(0)[:, None]
+    assert len(reduction_record(partials, output)["shares"]) == 3
+    with pytest.raises(RuntimeError, match="stored another output"):
+        reduction_record(partials, output + 0.01)
+
+
+@pytest.mark.parametrize(
+    ("walks", "tokens", "processors", "splits"),
+    [(2, 511, 132, 1), (2, 1024, 132, 4), (6, 64 * 1024, 132, 64), (600, 8192, 132, 1)],
+)
+def test_a_walk_is_split_as_far_as_there_are_processors_and_tokens(
+    walks: int, tokens: int, processors: int, splits: int
+) -> None:
+    pytest.importorskip("triton")
+    from engine.paged_attention.triton.backend import splits_of
+
+    assert splits_of(walks, tokens, processors) == splits
 
 
 def test_a_kernel_that_skips_a_block_leaves_it_out_of_the_trace(engine: AsyncLLM) -> None:

@@ -11,9 +11,10 @@ import torch
 from engine.async_llm import AsyncLLM, EngineError
 from engine.config import EngineConfig, SamplingParams
 from engine.detokenizer import token_pieces
-from engine.events import KVCacheCompared, Phase
+from engine.events import KVCacheCompared
 from engine.kv_error import MAX_TOKENS, Reference, compare_kv
 from engine.model_loader import LoadedModel
+from engine.records import Phase
 from tests.engine.test_model_runner import Engine, random_prompt
 from tests.engine.tiny_configs import plain_greedy, plain_logits, tiny
 

@@ -12,13 +12,15 @@ from engine import memory_budget, profile_run
 from engine.async_llm import AsyncLLM
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.cuda_graph.captured import CapturedGraphs
-from engine.events import CacheLimitsLength, Event, MemorySized
+from engine.events import MemorySized
 from engine.forward import ModelInputs
 from engine.kv_cache import KVCache, KVCacheSpec
 from engine.memory_budget import size_memory
 from engine.metrics.stats_line import start_texts
 from engine.model_loader import LoadedModel
 from engine.profile_run import Batch, Kind, measure, peak_bytes
+from engine.reasons import CacheLimitsLength
+from engine.records import Event
 from engine.sessions import POOL_SHARE, Sessions
 
 Make = Callable[..., AsyncLLM]
@@ -321,7 +323,7 @@ def test_the_log_of_a_model_begins_with_its_memory(make: Make) -> None:
 
 def test_a_session_has_its_part_of_the_memory(tiny_model: LoadedModel, small_device: None) -> None:
     sessions = Sessions(lambda report: tiny_model)
-    sessions.wait_for_model(10)
+    sessions.wait_for_model(60)
     engine = sessions.get(sessions.create())
     assert engine is not None
     with pytest.raises(ConfigError, match=r"a session may take 2\.5 MB"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,22 +13,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig, SamplingParams, SpeculativeConfig
 from engine.engine_thread import EngineThread
-from engine.events import (
-    DraftsSettled,
-    Event,
-    OutputsReturned,
-    Phase,
-    SpecDecodingLogged,
-    StatsLogged,
-)
+from engine.events import DraftsSettled, OutputsReturned, SpecDecodingLogged, StatsLogged
 from engine.input_processor import Submission
 from engine.metrics.histogram import Histogram, token_bounds
 from engine.metrics.prometheus import exposition
 from engine.metrics.stats import RECENT_REQUESTS, HitRate
 from engine.metrics.stats_line import StatsLine, stats_text
 from engine.model_loader import LoadedModel
+from engine.records import Event, Phase
 from engine.sizing import CacheSize
 from engine.trace import fold
+from tests.waiting import wait_until
 
 NAMES = set((Path(__file__).parent / "vllm_metric_names.txt").read_text().split())
 LINE = (
@@ -437,7 +431,7 @@ def test_by_hand_a_step_that_ends_in_time_logs_the_line(make: Make) -> None:
     engine.submit([1, 2, 3], greedy(3))
     engine.step()
     assert not lines(engine)  # ten seconds are not over
-    engine._stats_line.interval = 0.0
+    engine._line.stats_line.interval = 0.0
     engine.step_phase()
     assert not lines(engine)  # the step is not over
     engine.step()
@@ -447,13 +441,6 @@ def test_by_hand_a_step_that_ends_in_time_logs_the_line(make: Make) -> None:
     assert event.facts == line  # type: ignore[union-attr]
     assert event.phase is patch.phase is Phase.OUTPUT  # the step is still what is on show
     assert engine.trace.state() == engine.thread.call(engine.core.state)
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.005)
 
 
 def let_pass(engine: AsyncLLM, seconds: float) -> None:
@@ -517,7 +504,7 @@ def test_the_consoles_engine_prints_its_lines(
     thread = EngineThread()
     engine = AsyncLLM(tiny_model, EngineConfig(), thread, console=True)
     assert "GPU KV cache size: 1,024 tokens" in caplog.text
-    engine._stats_line.interval = 0.0
+    engine._line.stats_line.interval = 0.0
     engine.submit([1, 2, 3], greedy(1))
     engine.step()
     assert stats_text(lines(engine)[0]) in caplog.text

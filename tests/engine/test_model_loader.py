@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -118,9 +117,9 @@ def test_default_tokenizer(default_model: LoadedModel) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_default_model_is_in_memory_once(default_model: LoadedModel) -> None:
-    """538 MB of weights, the embedding once more, and torch with transformers.
+    """538 MB of weights, the embedding once more, and torch with transformers and numba's compiler.
 
-    A second copy, or the file still mapped, would make it 1.5 GB.
+    A second copy, or the file still mapped, would make it 1.7 GB.
     """
     code = (
         "from engine.model_loader import load_model; model = load_model().model\n"
@@ -130,7 +129,7 @@ def test_default_model_is_in_memory_once(default_model: LoadedModel) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert int(done.stdout.split()[1]) * 1024 < 1.2e9
+    assert int(done.stdout.split()[1]) * 1024 < 1.4e9
 
 
 # Every other kind of name
@@ -501,7 +500,7 @@ def test_command_says_one_line() -> None:
 
 
 def test_command_is_quick_when_the_model_is_there(default_model: LoadedModel) -> None:
-    started = time.monotonic()
-    done = run_command()
+    done = run_command(PYTHONPROFILEIMPORTTIME="1")
     assert done.returncode == 0 and "SmolLM2-135M-Instruct" in done.stdout
-    assert time.monotonic() - started < 2  # torch is not imported
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "engine.model_loader.fetch" in imported and "torch" not in imported

@@ -19,16 +19,12 @@ from engine.events import (
     BlocksLeftUncomputed,
     BlocksUncached,
     BlockTablesUpdated,
-    EnforceEager,
-    Event,
     ForwardRun,
     HeadsGrouped,
     InputsPrepared,
     KVWritten,
     ModulesTimed,
-    NotUniformDecode,
     PagesRead,
-    Phase,
     PrefixLookedUp,
     RequestPreempted,
     StepDispatched,
@@ -47,6 +43,8 @@ from engine.outputs import (
     SchedulerOutput,
     TokenLogprobs,
 )
+from engine.reasons import EnforceEager, NotUniformDecode
+from engine.records import Event, Phase
 from engine.request import Request
 from engine.sampler import Sampler, SamplingRow
 from engine.trace import Trace

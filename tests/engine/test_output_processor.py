@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from engine.config import SamplingParams
-from engine.events import Event, RequestCompleted, TextEmitted
+from engine.events import RequestCompleted, TextEmitted
 from engine.model_loader.tiny import byte_tokenizer
 from engine.output_processor import OutputProcessor, RequestLost, RequestStream
 from engine.outputs import EngineCoreOutput, RequestOutput, TokenLogprobs
+from engine.records import Event
 from engine.request import Request
 from engine.trace import State, check_patch, merge_patch
 from tests.engine.traces import make_trace
+from tests.waiting import PATIENCE_S
 
 EOS = 2
 
@@ -181,7 +183,7 @@ def test_a_stream_is_read_from_another_thread_as_it_comes() -> None:
     for letter in "abc":
         desk.give(stream, letter)
     desk.give(stream, "d", "length")
-    reader.join(5)
+    reader.join(PATIENCE_S)
     assert seen == ["a", "b", "c", "d"]
 
 
@@ -208,7 +210,7 @@ def test_a_stream_is_read_by_asyncio_as_it_comes(monkeypatch: pytest.MonkeyPatch
         return get_nowait()
 
     monkeypatch.setattr(stream, "get_nowait", counted)
-    assert asyncio.run(asyncio.wait_for(follow(), 5)) == ["a", ""]
+    assert asyncio.run(asyncio.wait_for(follow(), PATIENCE_S)) == ["a", ""]
     assert looks <= 5  # it sleeps until there is something
 
     async def again() -> list[str]:

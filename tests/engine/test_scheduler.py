@@ -6,22 +6,32 @@ import hashlib
 from array import array
 from typing import Any
 
+import pytest
+
 from engine.conformance import EOS_TOKEN_ID, Conformance, Workload, load_workload
 from engine.events import (
     AdmissionStopped,
     AllocationFailed,
     BatchScheduled,
     BlockEvicted,
-    BlockNotFull,
     BlocksAllocated,
     BlocksHit,
     BlocksLeftUncomputed,
     BlocksUncached,
+    PrefixLookedUp,
+    RequestArrived,
+    RequestFinished,
+    RequestPassedOver,
+    RequestPreempted,
+    RequestScheduled,
+)
+from engine.outputs import ModelRunnerOutput, TokenLogprobs
+from engine.reasons import (
+    BlockNotFull,
     BudgetLeft,
     BudgetSpent,
     ChunkingOff,
     DoesNotFit,
-    Event,
     FirstMiss,
     Fits,
     FreeQueueHead,
@@ -33,16 +43,11 @@ from engine.events import (
     ModelLengthReached,
     NeverComputed,
     PreemptedThisStep,
-    PrefixLookedUp,
     Reason,
-    RequestFinished,
-    RequestPassedOver,
-    RequestPreempted,
-    RequestScheduled,
     SeatsFull,
     WholeRequest,
 )
-from engine.outputs import ModelRunnerOutput, TokenLogprobs
+from engine.records import Event
 from tests.engine.workloads import workload_path
 
 REQUEST = {"id": "r0", "prompt_token_ids": [5, 6, 7], "max_tokens": 9}
@@ -142,12 +147,32 @@ def test_preempted_as_the_lowest_in_priority_gives_its_tokens_back() -> None:
     assert ("r0", LowestPriority(5, 2, 1)) in reasons(done, RequestPreempted)
 
 
+@pytest.mark.parametrize(("policy", "ahead"), [("fcfs", [0, 1, 2, 3]), ("priority", [0, 0, 1, 1])])
+def test_who_joins_the_queue_tells_how_many_are_ahead(policy: str, ahead: list[int]) -> None:
+    requests = [{"prompt_token_ids": 4, "priority": p} for p in (3, 1, 2, 1)]
+    done = run(requests, num_gpu_blocks=9, max_num_seqs=1, policy=policy)
+    facts = [r.facts for r in done.trace.records if isinstance(r, Event)]
+    assert [f.ahead for f in facts if isinstance(f, RequestArrived)] == ahead
+
+
+def test_a_victim_tells_how_many_wait_ahead_of_it() -> None:
+    def victims(policy: str) -> list[tuple[str, int]]:
+        requests = [{"prompt_token_ids": 8, "max_tokens": 8, "priority": p} for p in (1, 2, 0)]
+        requests[2] |= {"arrival_step": 2, "prompt_token_ids": 12}
+        done = run(requests, num_gpu_blocks=7, max_num_seqs=2, policy=policy)
+        facts = [r.facts for r in done.trace.records if isinstance(r, Event)]
+        return [(f.request, f.ahead) for f in facts if isinstance(f, RequestPreempted)]
+
+    assert victims("fcfs")[0] == ("r1", 0)
+    assert victims("priority")[0] == ("r1", 1)  # behind r2, which is more urgent and has no seat
+
+
 def test_of_equal_priority_the_one_that_arrived_last_is_preempted() -> None:
     requests = [{"prompt_token_ids": 8, "max_tokens": 8, "priority": p} for p in (0, 1, 1)]
     done = run(requests, num_gpu_blocks=8, policy="priority")
     facts = [r.facts for r in done.trace.records if isinstance(r, Event)]
     victims = [f for f in facts if isinstance(f, RequestPreempted)]
-    assert victims[0] == RequestPreempted("r2", "r1", 1, 0, 8)
+    assert victims[0] == RequestPreempted("r2", "r1", 1, 0, 8, 0)
     assert reasons(done, RequestPreempted)[0] == ("r2", LowestPriority(1, 3, 2))
 
 
@@ -237,7 +262,7 @@ def test_running_requests_behind_one_that_preempts_itself_are_told() -> None:
     told = [r for r in done.trace.records if isinstance(r, Event) and r.step == 2]
     kinds = (RequestPreempted, RequestPassedOver, RequestScheduled)
     assert [(e.facts, e.reason) for e in told if isinstance(e.facts, kinds)] == [
-        (RequestPreempted("r0", "r0", 1, 0, 8), LowestPriority(5, 3, 1)),
+        (RequestPreempted("r0", "r0", 1, 0, 8, 0), LowestPriority(5, 3, 1)),
         (RequestPassedOver("r1", behind=1), PreemptedThisStep(1)),
     ]
 

@@ -202,6 +202,11 @@ def test_commands_are_read_as_vllm_reads_them(text: str, settings: dict[str, Any
         ("vllm serve --trust_remote_code", "has no effect here"),
         ("vllm serve --compilation-config.mode 3", "has no effect here"),
         ("vllm serve -O3", "has no effect here"),
+        ("vllm serve -cc 3", "has no effect here"),
+        ("vllm serve -cc '{\"mode\": 3}'", "has no effect here"),
+        ('vllm serve -cc \'{"cudagraph_mode": "HALF"}\'', "cudagraph_mode: must be 'NONE'"),
+        ("vllm serve -cc '{mode}'", "compilation-config: it is no JSON"),
+        ("vllm serve -cc '[1]'", "compilation-config: it is no JSON object"),
         ("vllm serve -cc.mode=3", "has no effect here"),
         ("vllm serve --cudagraph-capture-sizes 1 x", "must be a whole number (got 'x')"),
         ("vllm serve -cc.cudagraph_mode=HALF", "cudagraph_mode: must be 'NONE', 'PIECEWISE'"),
@@ -220,7 +225,10 @@ def test_commands_are_read_as_vllm_reads_them(text: str, settings: dict[str, Any
         ("vllm serve --seed.a 3", "seed: the option has no fields"),
         ("vllm serve --enforce-eager.a", "enforce_eager: the option has no fields"),
         ("vllm serve --watermark -.5", "watermark: must be 0.0 or more (got -0.5)"),
-        ("vllm serve --speculative-config " + "[" * 5_000, "its JSON is nested too deep"),
+        (
+            "vllm serve --speculative-config " + "[" * 5_000,
+            "JSON: it is nested too deeply",
+        ),
     ],
 )
 def test_what_is_not_taken_over_is_named(text: str, said: str) -> None:
@@ -244,6 +252,20 @@ def test_a_line_is_split_as_a_shell_splits_it(text: str, written: list[str]) -> 
     found = read(text)
     assert found.config == EngineConfig(seed=3)
     assert [item.written for item in found.remarks] == written
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        """--compilation-config '{"cudagraph_mode":"PIECEWISE","cudagraph_capture_sizes":[1,2]}'""",
+        """-cc='{"cudagraph_capture_sizes":[1,2],"cudagraph_mode":"PIECEWISE","mode":null}'""",
+        """-cc.cudagraph_mode=PIECEWISE -cc.cudagraph_capture_sizes='[1, 2]'""",
+    ],
+)
+def test_fields_of_the_compilation_config_are_settings(written: str) -> None:
+    found = read(f"vllm serve {written}")
+    assert found.config == EngineConfig(cudagraph_mode="PIECEWISE", cudagraph_capture_sizes=(1, 2))
+    assert not found.remarks
 
 
 def test_a_wrong_value_changes_nothing_and_the_rest_is_taken() -> None:
@@ -290,6 +312,19 @@ def test_a_backend_that_vllm_lacks_has_no_option_and_a_caution() -> None:
     assert serve_command(config, MODEL) == serve_command(EngineConfig(), MODEL)
     (caution,) = cautions(config, "Qwen/Qwen3-0.6B")
     assert "no attention backend like torch" in caution
+
+
+def test_weights_in_fewer_bits_have_no_option_and_a_caution() -> None:
+    config = EngineConfig(quantization="int4_weight_only")
+    assert serve_command(config, MODEL) == serve_command(EngineConfig(), MODEL)
+    (caution,) = cautions(config, "Qwen/Qwen3-0.6B")
+    assert "nothing like quantization int4_weight_only" in caution
+    kept = read(serve_command(config.resolve(8192), MODEL), config)
+    assert (kept.config.quantization, kept.remarks) == ("int4_weight_only", ())
+    for name in ("fp8_per_tensor", "int8_per_channel_weight_only"):
+        (found,) = read(f"vllm serve -q {name}", config).remarks
+        assert "has others" in found.text
+        assert read(f"vllm serve -q {name}", config).config.quantization == "int4_weight_only"
 
 
 def test_cautions_say_what_vllm_refuses() -> None:

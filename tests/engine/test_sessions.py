@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import stat
+import subprocess
+import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from engine import memory
 from engine.async_llm import EngineError
-from engine.background_model import ModelNotReady
+from engine.background_model import Kernels, ModelNotReady
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.model_loader import LoadedModel
 from engine.model_loader.fetch import ModelError, Progress
 from engine.output_processor import RequestLost
 from engine.sessions import IDLE_SECONDS, Sessions, TooManySessions, registry
+from engine.trace import Trace, record_to_json
+from tests.waiting import PATIENCE_S, wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Clock:
@@ -34,7 +43,7 @@ def clock() -> Clock:
 @pytest.fixture
 def sessions(tiny_model: LoadedModel, clock: Clock) -> Iterator[Sessions]:
     sessions = Sessions(lambda report: tiny_model, clock=clock, max_engines=2)
-    sessions.wait_for_model(20)
+    sessions.wait_for_model(60)
     yield sessions
     sessions.close()
 
@@ -106,11 +115,164 @@ def test_an_engine_unseen_for_half_an_hour_is_put_to_rest(sessions: Sessions, cl
     assert fresh is not None and fresh is not engine
     assert fresh.config.num_gpu_blocks == 10
     notice = sessions.notice(key)
-    assert notice is not None and "30 minutes" in notice
+    assert notice is not None and "30 minutes" in notice and "goes on from where" in notice
+    assert fresh.num_unfinished == 1  # its client is gone, its text comes to the page
     fresh.run()
     assert sessions.notice(key) is None
     fresh.reset()
     assert sessions.notice(key) is None
+
+
+def test_an_engine_wakes_as_it_fell_asleep(sessions: Sessions, clock: Clock) -> None:
+    """In the middle of a step, of which the rest is run first."""
+    key = sessions.create()
+    engine, twin = sessions.get(key), sessions.get(sessions.create())
+    assert engine is not None and twin is not None
+    for each in (engine, twin):
+        each.submit("the same words", SamplingParams(max_tokens=12, ignore_eos=True))
+        for _ in range(3):
+            each.step()
+    engine.step_phase()
+    twin.step()
+    clock.now = IDLE_SECONDS
+    sessions.touch(next(k for k in sessions._sessions if k != key))
+    sessions.sweep()
+    woken = sessions.get(key)
+    assert woken is not None and woken is not engine and engine.closed
+    assert woken.status.step == 4 and woken.status.mode == "paused"
+    while twin.status.has_work:
+        twin.step()
+        woken.step()
+    assert woken.trace.state()["requests"] == twin.trace.state()["requests"]
+    assert sessions.moments.of(f"asleep {key}") is None  # it is of no use any more
+
+
+@pytest.mark.parametrize("overlaps", [False, True])
+def test_an_engine_wakes_with_its_log(sessions: Sessions, clock: Clock, overlaps: bool) -> None:
+    """Its past stays where it was: the same trace, numbers and times that go on, and no lie."""
+    key = sessions.create()
+    engine = sessions.get(key)
+    assert engine is not None
+    engine.reset(EngineConfig(async_scheduling=overlaps))
+    engine.submit("the same words", SamplingParams(max_tokens=9, ignore_eos=True))
+    engine.run()
+    wait_until(lambda: engine.status.step > 3)
+    clock.now = IDLE_SECONDS
+    sessions.sweep()
+    woken = sessions.get(key)
+    assert woken is not None and woken is not engine
+    old, new = engine.trace, woken.trace
+    assert new.header.trace_id == old.header.trace_id == woken.status.trace_id
+    head, records = old.snapshot()
+    assert [record_to_json(r) for r in new.records[: len(records)]] == [
+        record_to_json(r) for r in records
+    ]
+    assert head.state == new.header.state
+    assert "so does its log" in str(sessions.notice(key))
+    while woken.status.has_work:
+        woken.step()
+        assert woken.check_integrity().messages == ()
+    assert [r.seq for r in new.records] == list(range(len(new.records)))
+    times = [r.t_us for r in new.records]
+    assert times == sorted(times)
+    assert new.state() == woken.thread.call(woken.core.state)
+    assert Trace.parse(list(new.lines())).state() == new.state()
+
+
+def test_what_lies_on_the_disk_of_an_engine_that_rests_is_its_owners_and_goes_with_it(
+    sessions: Sessions, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = sessions.create()
+    engine = sessions.get(key)
+    assert engine is not None
+    engine.submit("hello")
+    engine.step()
+    clock.now = IDLE_SECONDS
+    sessions.sweep()
+    wait_until(lambda: sessions.moments.of(f"asleep {key}") is not None)
+    kept = sessions.moments.of(f"asleep {key}")
+    assert kept is not None and kept.log is not None
+    files = [kept.path, kept.log]
+    assert kept.total_bytes == sum(file.stat().st_size for file in files)
+    for file in files:
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+        assert len(file.name) >= 20 and key not in str(file)
+    monkeypatch.setattr("engine.sessions.MAX_SESSIONS", 1)
+    sessions.create()  # there is room for one key alone
+    assert not sessions.knows(key) and not any(file.exists() for file in files)
+
+
+def test_rest_frees_the_pool(sessions: Sessions, clock: Clock) -> None:
+    key = sessions.create()
+    engine = sessions.get(key)
+    assert engine is not None
+    engine.submit("hello")
+    engine.step()
+    pool = weakref.ref(engine.core.runner.kv_cache)  # type: ignore[attr-defined]
+    del engine
+    clock.now = IDLE_SECONDS
+    sessions.sweep()
+    wait_until(lambda: pool() is None)
+    assert sessions.knows(key)
+
+
+def test_a_log_that_was_reset_away_is_let_go_though_its_engine_had_rested(
+    sessions: Sessions, clock: Clock
+) -> None:
+    key = sessions.create()
+    engine = sessions.get(key)
+    assert engine is not None
+    engine.submit("hello")
+    engine.step()
+    clock.now = IDLE_SECONDS
+    sessions.sweep()
+    woken = sessions.get(key)
+    assert woken is not None and sessions.notice(key) is not None
+    past = weakref.ref(woken.trace)
+    woken.reset()
+    assert sessions.notice(key) is None
+    wait_until(lambda: past() is None)
+
+
+def test_without_room_for_its_log_an_engine_wakes_all_the_same(
+    sessions: Sessions, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    key = sessions.create()
+    engine = sessions.get(key)
+    assert engine is not None
+    engine.submit("hello", SamplingParams(max_tokens=9, ignore_eos=True))
+    engine.step()
+    monkeypatch.setattr(Trace, "save", full)
+    clock.now = IDLE_SECONDS
+    sessions.sweep()
+    woken = sessions.get(key)
+    assert woken is not None and woken.status.step == 1 and woken.num_unfinished == 1
+    assert woken.trace.header.trace_id != engine.trace.header.trace_id
+    assert "the log before that is gone" in str(sessions.notice(key))
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError("odd")])
+def test_what_cannot_be_kept_is_said_and_a_fresh_engine_is_made(
+    sessions: Sessions, clock: Clock, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def full(*_: object) -> None:
+        raise error
+
+    key = sessions.create()
+    engine = sessions.get(key)
+    assert engine is not None
+    engine.submit("hello")
+    engine.step()
+    monkeypatch.setattr("engine.kept_moments.write_moment", full)
+    clock.now = IDLE_SECONDS
+    sessions.sweep()
+    fresh = sessions.get(key)
+    assert fresh is not None and fresh.is_fresh and engine.closed
+    assert "A fresh one has been made" in str(sessions.notice(key))
 
 
 def test_a_touch_is_a_visit(sessions: Sessions, clock: Clock) -> None:
@@ -139,6 +301,32 @@ def test_where_all_engines_are_in_use_the_longest_unseen_one_makes_room(
     assert sessions.get(keys[1]) is second
 
 
+def test_who_makes_sessions_by_the_thousand_takes_nobodys(
+    sessions: Sessions, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.sessions.MAX_SESSIONS", 3)
+    used, resting = sessions.create(), sessions.create()
+    engine = sessions.get(resting)
+    assert engine is not None
+    engine.submit("hello")
+    engine.step()
+    clock.now = IDLE_SECONDS
+    sessions.touch(used)
+    sessions.sweep()
+    mine = sessions.get(used)
+    for _ in range(100):
+        sessions.create()
+    assert sessions.existing(used) is mine and sessions.knows(resting)
+    woken = sessions.get(resting)
+    assert woken is not None and woken.status.step == 1
+    third = sessions.create()
+    monkeypatch.setattr(sessions, "max_engines", 3)
+    sessions.get(third)
+    with pytest.raises(TooManySessions, match="GLASSBOX_MAX_SESSIONS"):
+        sessions.create()
+    assert sessions.existing(used) is mine and sessions.existing(resting) is woken
+
+
 def test_a_pool_that_takes_the_memory_is_refused(
     sessions: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,19 +346,19 @@ def test_before_the_model_is_there_its_progress_is(tiny_model: LoadedModel) -> N
     def load(report: Callable[[Progress], None]) -> LoadedModel:
         report(Progress("convert", 34, 272, "tensors"))
         reported.set()
-        go_on.wait(10)
+        go_on.wait(PATIENCE_S)
         return tiny_model
 
     sessions = Sessions(load)
     assert sessions.model_status().stage == "idle"
     sessions.start()
     sessions.start()
-    reported.wait(10)
+    reported.wait(PATIENCE_S)
     assert sessions.model_status()[:4] == ("convert", 34, 272, "tensors")
     with pytest.raises(ModelNotReady, match="34/272"):
         sessions.get(sessions.create())
     go_on.set()
-    assert sessions.wait_for_model(10) is tiny_model
+    assert sessions.wait_for_model(PATIENCE_S) is tiny_model
     assert sessions.model_status().stage == "ready"
     sessions.close()
 
@@ -188,7 +376,7 @@ def test_a_model_that_cannot_be_loaded_says_why(error: Exception, message: str) 
 
     sessions = Sessions(load)
     with pytest.raises(ModelNotReady, match=message):
-        sessions.wait_for_model(10)
+        sessions.wait_for_model(PATIENCE_S)
     assert sessions.model_status().stage == "failed"
     assert "inside" not in sessions.model_status().message
     sessions.close()
@@ -198,3 +386,43 @@ def test_there_is_one_registry() -> None:
     assert registry() is registry()
     assert registry().get("gb-invented") is None
     assert registry().model_status().stage == "idle"
+
+
+def test_numba_is_there_whole_before_two_threads_want_it() -> None:
+    """Two that import it at once get halves of it: seen where the second thread would begin."""
+    code = (
+        "import sys\n"
+        "from engine import background_model\n"
+        "def start(self):\n"
+        "    numba = sys.modules.get('numba')\n"
+        "    whole = numba is not None and not numba.__spec__._initializing\n"
+        "    print(whole and hasattr(numba, 'njit'))\n"
+        "    sys.exit()\n"
+        "background_model.Kernels.start = start\n"
+        "background_model.load_default(lambda progress: None)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "True", done.stderr
+
+
+def test_kernels_are_compiled_beside_the_load_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def prepare(report: Callable[[Progress], None]) -> None:
+        report(Progress("compile", 1, 2, "kernels"))
+        begun.set()
+        go_on.wait(PATIENCE_S)
+        raise ZeroDivisionError("no compiler")
+
+    told: list[str] = []
+
+    def tell(progress: Progress) -> None:
+        told.append(str(progress))
+        go_on.set()
+
+    kernels = Kernels(prepare)
+    kernels.start()
+    begun.wait(PATIENCE_S)  # here the model is loaded
+    kernels.wait(tell)  # what fails holds up nobody
+    assert told[0] == "compiling for attention (once on a machine) 1/2 kernels"
+    assert "no compiler" in caplog.text

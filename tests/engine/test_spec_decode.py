@@ -11,16 +11,11 @@ import pytest
 import torch
 
 from engine.config import EngineConfig, SamplingParams
-from engine.events import (
-    DraftsProposed,
-    DraftsVerified,
-    Event,
-    StepDispatched,
-    TokenSampled,
-    UniformDecode,
-)
+from engine.events import DraftsProposed, DraftsVerified, StepDispatched, TokenSampled
 from engine.model_runner import ModelRunner
 from engine.outputs import ModelRunnerOutput, NewRequestData, ScheduledRequest, SchedulerOutput
+from engine.reasons import UniformDecode
+from engine.records import Event
 from engine.rejection_sampler import verify
 from engine.sampler import Candidates, Sampled, Sampler, SamplingRow, TokenCounts
 from engine.spec_decode.ngram_proposer import NgramProposer, Proposal

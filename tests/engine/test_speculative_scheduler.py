@@ -10,23 +10,25 @@ from engine.conformance import Conformance, Workload, driver_of
 from engine.events import (
     AdmissionStopped,
     BlocksAllocated,
-    BudgetLeft,
     DraftsDropped,
     DraftsScheduled,
     DraftsSettled,
-    Event,
+    PrefixLookedUp,
+    RequestScheduled,
+    TokenDropped,
+)
+from engine.reasons import (
+    BudgetLeft,
     Fits,
     LastHitGivenUp,
     LastRunning,
     LongPrefillThreshold,
     PaddedToUniform,
     PaddingDoesNotFit,
-    PrefixLookedUp,
     Reason,
-    RequestScheduled,
-    TokenDropped,
     WholeRequest,
 )
+from engine.records import Event
 
 PADDED = [
     {"prompt_token_ids": [5, 6, 7], "max_tokens": 9},

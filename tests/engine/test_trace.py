@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from engine.conformance import Conformance, load_workload
-from engine.events import FACTS_BY_TYPE, PLACES, Event, Patch, Phase, TokensReturned
+from engine.events import PLACES, TokensReturned
+from engine.records import FACTS_BY_TYPE, Event, Patch, Phase
 from engine.trace import Trace, TraceError, fold, fold_sharing, merge_patch
 from tests.engine.traces import make_trace
 from tests.engine.workloads import workload_path
@@ -49,10 +50,15 @@ def test_every_event_has_a_place() -> None:
         (0, "[1]", "line 1: a JSON object is expected"),
         (0, '{"kind": "event"}', "line 1: a trace begins with its header"),
         (0, '{"kind": "header", "schema_version": 99}', "line 1: schema version 99"),
-        (0, '{"kind": "header", "schema_version": 4}', "line 1: trace_id: field required"),
+        (0, '{"kind": "header", "schema_version": 6}', "line 1: trace_id: field required"),
         (3, '{"kind": ', "line 4, column 10: not JSON"),
         (3, '{"kind": "event"}', "line 4: not a record of a trace"),
-        (3, "[" * 10_000, "line 4"),
+        (3, "[" * 10_000, "line 4: not JSON .it is nested too deeply"),
+        (3, '{"seq": 1' + "0" * 10_000 + "}", "line 4: not JSON .a number in it has too many dig"),
+        (3, '{"kind": "patch", "kind": "event"}', "line 4: not JSON .the key 'kind' is there more"),
+        (3, '{"t_us": NaN}', "line 4: not JSON .NaN is no number"),
+        (3, '{"t_us": 1e999}', "line 4: not JSON .the number '1e999' is too large"),
+        (3, '{"a": "\0"}', "line 4, column 8: not JSON"),
     ],
 )
 def test_a_broken_line_is_named(trace: Trace, line: int, text: str, message: str) -> None:

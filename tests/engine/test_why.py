@@ -19,8 +19,6 @@ from engine.conformance import (
     load_workload,
 )
 from engine.events import (
-    FACTS_BY_TYPE,
-    REASONS_BY_CODE,
     AdmissionStopped,
     BatchScheduled,
     BlockEvicted,
@@ -28,26 +26,27 @@ from engine.events import (
     BlocksCached,
     BlocksFreed,
     BlocksHit,
-    BudgetLeft,
-    BudgetSpent,
-    DoesNotFit,
-    Event,
     Facts,
-    FirstMiss,
-    LastRunning,
-    Patch,
-    PreemptedThisStep,
     PrefixLookedUp,
-    Reason,
     RequestArrived,
     RequestFinished,
     RequestPassedOver,
     RequestPreempted,
     RequestScheduled,
+)
+from engine.origins import Numbers, Origins
+from engine.reasons import (
+    BudgetLeft,
+    BudgetSpent,
+    DoesNotFit,
+    FirstMiss,
+    LastRunning,
+    PreemptedThisStep,
+    Reason,
     SeatsFull,
     WholeRequest,
 )
-from engine.origins import Numbers, Origins
+from engine.records import FACTS_BY_TYPE, REASONS_BY_CODE, Event, Patch
 from engine.request import Request
 from engine.trace import Trace, fold
 from engine.vllm_symbols import DECIDED_BY, decided_by
@@ -360,7 +359,7 @@ def test_preempted_by_whom_for_how_many_blocks_and_resumed_with_what_of_its_own(
     requests = [{"prompt_token_ids": 8, "max_tokens": 8} for _ in range(2)]
     trace = play(requests, num_gpu_blocks=7)
     event = next(e for e in events(trace) if isinstance(e.facts, RequestPreempted))
-    assert event.facts == RequestPreempted("r1", "r0", 1, 0, 12)
+    assert event.facts == RequestPreempted("r1", "r0", 1, 0, 12, 0)
     victim = told(trace, "r1", event.step, "preempted")
     assert victim.reason == LastRunning(2) and victim.requests == ("r1", "r0")
     assert told(trace, "r0", event.step, "made_room").event == victim.event
@@ -375,6 +374,17 @@ def test_preempted_by_whom_for_how_many_blocks_and_resumed_with_what_of_its_own(
     assert isinstance(facts, RequestScheduled) and facts.num_computed_tokens > 0
     assert resumed.numbers["own_hits"] == facts.num_computed_tokens  # r0 has other tokens
     assert resumed.numbers["computed"] == 12
+
+
+def test_what_a_step_gave_a_victim_before_it_preempts_it_is_taken_back() -> None:
+    workload, _ = load_workload(workload_path("27-priority-victim-in-step", FOLDER))
+    driver = Conformance(workload)
+    list(driver.steps())
+    event = next(e for e in events(driver.trace) if isinstance(e.facts, RequestPreempted))
+    victim = told(driver.trace, "low", event.step, "preempted")
+    share = told(driver.trace, "low", event.step, "scheduled").event.facts
+    assert isinstance(share, RequestScheduled)
+    assert victim.numbers["taken_back"] == share.num_tokens == 8
 
 
 def test_who_shares_a_step_with_a_preemption_is_told_who_the_victim_was() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from engine.core import EngineCore
-from engine.events import Patch
 from engine.integrity import check_runner, check_scheduler, differences
+from engine.records import Patch
 from engine.scheduler import Scheduler
 from engine.trace import State, Trace, check_patch, merge_patch
 from engine.two_lanes import TwoLaneTrace

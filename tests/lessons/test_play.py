@@ -12,18 +12,21 @@ import pytest
 from engine.async_llm import AsyncLLM
 from engine.engine_thread import EngineThread
 from engine.model_loader import load_model
-from lessons.__main__ import DOCUMENT, main
-from lessons.check import check_lesson, read_map
-from lessons.format import NumberQuestion
+from lessons.__main__ import main
+from lessons.check import check_lesson
 from lessons.grading import grade, model_answer
 from lessons.loader import lesson_files, load, load_each
+from lessons.map_names import DOCUMENT, read_map
 from lessons.play import Asked, Player
+from lessons.questions import NumberQuestion
 from lessons.stage import StageError
 from lessons.variants import draw
 from tests.lessons.small import SMALL, small, write
 
 NAMES = read_map(DOCUMENT)
 LESSONS, _ = load_each(lesson_files())
+TOUR = next(lesson for lesson in LESSONS if lesson.id == "one-request")
+LAB = next(lesson for lesson in LESSONS if lesson.id == "count-the-blocks")
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +68,15 @@ def test_a_step_brings_the_engine_where_it_wants_it(tmp_path: Path, llm: AsyncLL
     assert (shown.trace_id, shown.seq) == (llm.trace.header.trace_id, llm.trace.next_seq - 1)
 
 
+def test_a_setting_may_be_a_table_with_expressions_in_it(tmp_path: Path, llm: AsyncLLM) -> None:
+    table = "speculative_config: {method: ngram, num_speculative_tokens: =size - 1}"
+    lesson = small(tmp_path, "num_gpu_blocks: 16", f"num_gpu_blocks: 16, {table}")
+    at(Player(lesson, 1), llm, "second")
+    assert llm.config.num_speculative_tokens == 3
+
+
 def test_what_somebody_has_stepped_by_hand_is_not_run_again(llm: AsyncLLM) -> None:
-    tour = next(lesson for lesson in LESSONS if lesson.kind == "tour")
-    player = at(Player(tour, 3), llm, "front-end")
+    player = at(Player(TOUR, 3), llm, "front-end")
     llm.step()
     llm.step()
     head = llm.trace.next_seq
@@ -79,8 +88,7 @@ def test_what_somebody_has_stepped_by_hand_is_not_run_again(llm: AsyncLLM) -> No
 
 
 def test_a_moment_stays_when_the_engine_begins_anew(llm: AsyncLLM) -> None:
-    tour = next(lesson for lesson in LESSONS if lesson.kind == "tour")
-    player = at(Player(tour, 3), llm, "blocks")
+    player = at(Player(TOUR, 3), llm, "blocks")
     before = player.moment()
     llm.reset()
     assert player.away(llm)
@@ -101,8 +109,7 @@ def test_an_engine_that_has_nothing_left_to_do_says_so(tmp_path: Path, llm: Asyn
 
 
 def test_a_locked_prediction_stays_and_is_judged_when_the_engine_has_run(llm: AsyncLLM) -> None:
-    lab = next(lesson for lesson in LESSONS if lesson.kind == "lab")
-    player = at(Player(lab, 1), llm, "predict")
+    player = at(Player(LAB, 1), llm, "predict")
     first, second = (Asked(player.step, question) for question in player.step.questions)
     player.answer(first, int(player.values["full"]))
     assert not player.lock()
@@ -116,7 +123,7 @@ def test_a_locked_prediction_stays_and_is_judged_when_the_engine_has_run(llm: As
     verdict = player.verdict(first)
     assert verdict is not None and verdict.wrong == 0
     assert player.verdict(second) is None
-    assert player.score() == (0, 5)
+    assert player.score() == (0, 8)
 
 
 # -- grading ------------------------------------------------------------------------------------
@@ -129,10 +136,10 @@ def test_each_answer_gets_its_own_message(tmp_path: Path, llm: AsyncLLM) -> None
     scope, prompt = player.scope(), int(player.values["prompt"])
     right = model_answer(question, scope)
     assert right == -(-prompt // 4)
-    assert grade(question, right, scope) == (True, question.right, None)
-    assert grade(question, prompt // 4, scope) == (False, question.wrong[0].says, 0)
-    assert grade(question, prompt, scope) == (False, question.wrong[1].says, 1)
-    assert grade(question, 77, scope) == (False, question.otherwise, None)
+    assert grade(question, right, scope) == (True, question.right, None, 1)
+    assert grade(question, prompt // 4, scope) == (False, question.wrong[0].says, 0, 0)
+    assert grade(question, prompt, scope) == (False, question.wrong[1].says, 1, 0)
+    assert grade(question, 77, scope) == (False, question.otherwise, None, 0)
 
 
 def test_several_answers_may_be_right(tmp_path: Path, llm: AsyncLLM) -> None:
@@ -157,6 +164,8 @@ def test_several_answers_may_be_right(tmp_path: Path, llm: AsyncLLM) -> None:
         ("box: block-manager", "box: block-boss", "there is no box 'block-boss'"),
         ("[[block-manager]]", "[[block-boss]]", "there is no box 'block-boss'"),
         ("view: block-allocation", "view: blocks", "there is no view 'blocks'"),
+        ("view: block", "document: x.json, view: block", "no document 'x.json'"),
+        ("request: r0}", "request: r0, claim: 99}", "there is no claim 99; there are 1 to 25"),
         ("request: r0}", "request: r7}", "no request 'r7'"),
         ("{{blocks('r0')}} blocks", "{{blocks('r9')}} blocks", "no request 'r9'"),
         ("{{blocks('r0')}} blocks", "some blocks", "no text reads a number"),
@@ -209,7 +218,7 @@ def test_the_example_of_how_to_write_one_holds(tmp_path: Path, llm: AsyncLLM) ->
 
 
 def test_a_choice_of_which_every_option_is_right_is_found(tmp_path: Path, llm: AsyncLLM) -> None:
-    lab = next(path for path in lesson_files() if path.parent.name == "labs")
+    lab = next(path for path in lesson_files() if path.stem == LAB.id)
     text = lab.read_text()
     assert "right: false" in text
     lesson = load(write(tmp_path, text.replace("right: false", "right: true"), lab.stem))

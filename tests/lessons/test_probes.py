@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from engine.config import EngineConfig
-from engine.events import TYPE_OF_FACTS, Event, Patch, Phase
+from engine.cuda_graph.dispatcher import CudagraphDispatcher
 from engine.memory_parts import ALL_WAYS, Memory
+from engine.records import TYPE_OF_FACTS, Event, Patch, Phase
 from lessons.expressions import Expression, Scope
 from lessons.probes import PROBES, Moment, ProbeError, arguments_of
 from tests.engine.workloads import FOLDER
@@ -101,6 +102,52 @@ def test_decisions_are_read_with_the_numbers_behind_them() -> None:
         read(at[0], "decision('r3')")
 
 
+def test_queues_and_holders_are_those_of_vllm() -> None:
+    ends = moments("09-preempt-recompute", Phase.UPDATE)
+    for record in vllm("09-preempt-recompute"):
+        moment = ends[record["step"]]
+        free = read(moment, "queue('free')")
+        assert isinstance(free, tuple)
+        assert list(free[: len(record["free_head"])]) == record["free_head"]
+        assert len(free) == record["free"]
+        assert read(moment, "len(queue('waiting'))") == record["num_waiting"]
+        assert read(moment, "len(queue('running'))") == record["num_running"]
+    at = moments("09-preempt-recompute", Phase.SCHEDULE)
+    assert read(at[1], "queue('running')") == ("r0", "r1", "r2")
+    assert read(at[5], "queue('waiting')") == ("r2", "r3")
+    assert read(at[1], "ref_cnt(block('r0', 0)) - ref_cnt(queue('free')[0])") == 1
+    first = moments("17-identical-same-step", Phase.SCHEDULE)[0]
+    tables = [entry["blocks"] for entry in vllm("17-identical-same-step")[0]["scheduled"]]
+    held = [block for table in tables for block in table]
+    assert max(held.count(block) for block in held) > 1
+    for block in held:
+        assert read(first, f"ref_cnt({block})") == held.count(block)
+
+
+def test_events_are_told_apart_by_their_step_and_a_step_lasts_as_long_as_its_phases() -> None:
+    trace = recorded("09-preempt-recompute")
+    ends = [r for r in trace.records if isinstance(r, Patch)]
+    events = [r for r in trace.records if isinstance(r, Event)]
+    shares = [e.step for e in events if TYPE_OF_FACTS[type(e.facts)] == "request_scheduled"]
+    for end in [r for r in ends if r.phase is Phase.SCHEDULE]:
+        moment = Moment.of(trace, end.seq)
+        assert read(moment, "in_step('request_scheduled')") == shares.count(end.step)
+    moment = Moment.of(trace, ends[-1].seq)
+    assert read(moment, "step_of('request_scheduled')") == max(shares)
+    took = sum(end.duration_us or 0 for end in ends if end.step == 2) / 1000
+    assert read(moment, "step_milliseconds(2)") == pytest.approx(took)
+
+
+def test_captured_sizes_are_those_of_the_dispatcher() -> None:
+    moment = moments("02-block-boundary", Phase.SCHEDULE)[0]
+    config = EngineConfig(max_num_seqs=8, max_num_batched_tokens=64)
+    moment = moment._replace(state={"dispatcher": CudagraphDispatcher.of(config).record()})
+    assert read(moment, "captured_sizes('FULL')") == (1, 2, 4, 8)
+    assert read(moment, "captured_sizes('PIECEWISE')") == (1, 2, 4, 8, 16)
+    with pytest.raises(ProbeError, match="no graphs of mode 'NONE'; there are PIECEWISE, FULL"):
+        read(moment, "captured_sizes('NONE')")
+
+
 def test_a_moment_knows_nothing_of_what_came_later() -> None:
     first = moments("02-block-boundary", Phase.SCHEDULE)[0]
     assert read(first, "phase()") == "schedule"
@@ -118,6 +165,9 @@ def test_a_moment_knows_nothing_of_what_came_later() -> None:
         ("count('request_schedule')", "there is no event"),
         ("config('blocksize')", "there are block_size"),
         ("block('r0', 7)", "no block at place 7"),
+        ("queue('ready')", "there are free, waiting, running"),
+        ("ref_cnt(999)", "no block 999"),
+        ("step_milliseconds(999)", "no step 999"),
         ("milliseconds('request_arrived')", "without a duration"),
         ("slots('buddy', 'tokens')", "there are max, pow2, oracle, paged"),
         ("slots('max', 'waste')", "there are tokens, reserved, internal, external, free"),

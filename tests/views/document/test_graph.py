@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.views.document.samples import OURS, ROOT, SEED, sample, text_of, with_value
-from views.architecture import load_document
+from views.architecture import SHIPPED, load_document
 from views.document import bindings as table
 from views.document import graph as graphs
 from views.document.bindings import (
@@ -140,3 +140,31 @@ def test_a_title_can_have_its_own_table(monkeypatch) -> None:  # type: ignore[no
     planner = next(c for c in page["components"] if c["id"] == "planner")
     assert planner["live"] == "scheduler"
     assert planner["code"][0] == {"path": "engine/scheduler.py", "symbol": "Scheduler"}
+
+
+def test_a_connection_of_the_engine_may_pass_boxes_on_its_way() -> None:
+    for title, bindings in table.BINDINGS.items():
+        result = next(r for r in map(load_document, SHIPPED) if r.title == title)
+        page = result.to_page()
+        engine_names = {c["id"]: c["live"] for c in page["components"]}
+        hops: dict[str, list[tuple[str, str]]] = {}
+        for edge in page["connections"]:
+            if edge["id"] in bindings.connections:
+                hops.setdefault(edge["live"] or "", []).append((edge["from"], edge["to"]))
+        assert set(hops) == set(bindings.connections.values())
+        for name, ways in hops.items():
+            onward = dict(ways)
+            source, target = table.CONNECTION_ENDS[name]
+            (at,) = set(onward) - set(onward.values())
+            assert engine_names[at] == source
+            for _ in ways:
+                at = onward[at]
+            assert engine_names[at] == target
+
+
+def test_what_is_shipped_has_no_errors_and_sources_for_all_but_the_client() -> None:
+    for path in SHIPPED:
+        result = load_document(path)
+        assert result.ok
+        for component in result.to_page()["components"]:
+            assert component["verified_sources"] or component["id"] == "client-req"

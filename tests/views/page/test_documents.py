@@ -13,6 +13,7 @@ from engine import sessions
 from engine.model_loader import load_model
 from engine.sessions import Sessions
 from tests.views.document.samples import sample, text_of, with_value
+from tests.waiting import PATIENCE_S
 from views.page import state, tab_engine
 
 PAGE = str(Path(__file__).parents[3] / "views" / "page" / "script.py")
@@ -22,7 +23,7 @@ HOSTILE = "<img src=x onerror=alert(1)> **bold** `code` $x$ [a](http://b) \u202e
 @pytest.fixture(scope="module")
 def served() -> Any:
     made = Sessions(lambda report: load_model("tiny-random"))
-    made.wait_for_model(30)
+    made.wait_for_model(60)
     yield made
     made.close()
 
@@ -56,7 +57,7 @@ def foreign() -> dict[str, Any]:
 
 
 def open_page() -> AppTest:
-    page = AppTest.from_file(PAGE, default_timeout=30).run()
+    page = AppTest.from_file(PAGE, default_timeout=PATIENCE_S).run()
     assert not page.exception
     return page
 

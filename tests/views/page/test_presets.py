@@ -8,8 +8,8 @@ import pytest
 
 from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig
-from engine.events import Event
 from engine.model_loader import DEFAULT_MODEL, LoadedModel, default_model_ready, load_model
+from engine.records import Event
 from engine.trace import record_to_json
 from views.page.drafts import MAX_AT_ONCE, Submission, compose
 from views.page.presets import PRESETS, Preset, preset_by_id
@@ -103,4 +103,8 @@ def test_missing_names_only_what_differs() -> None:
     assert pressure.missing(EngineConfig(num_gpu_blocks=14, seed=1)) == {"max_num_seqs": 4}
     changed = EngineConfig(num_gpu_blocks=14, max_num_seqs=4, watermark=0.5)
     assert pressure.missing(changed) == {"watermark": 0.0}
+    fits = EngineConfig(num_gpu_blocks=14, max_num_seqs=4).resolve(8192)  # as it is saved
+    assert fits.max_model_len == 208 and pressure.missing(fits) == {}
+    shorter = fits.model_copy(update={"max_model_len": 100})
+    assert pressure.missing(shorter) == {"max_model_len": None}
     assert preset_by_id("no such") is None

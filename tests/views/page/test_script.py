@@ -20,6 +20,7 @@ from engine.model_loader import LoadedModel, load_model
 from engine.model_loader.fetch import ModelError, Progress
 from engine.sessions import Sessions
 from engine.sizing import Deployment, size
+from tests.waiting import PATIENCE_S
 from views.page import state, tab_engine
 from views.page.presets import PRESETS
 from views.page.settings_form import named
@@ -54,13 +55,13 @@ class Server:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tiny: LoadedModel) -> Iterator[Server]:
     made = Server(monkeypatch, lambda report: tiny)
-    made.sessions.wait_for_model(10)
+    made.sessions.wait_for_model(60)
     yield made
     made.sessions.close()
 
 
 def open_page() -> AppTest:
-    return settled(AppTest.from_file(PAGE, default_timeout=30).run())
+    return settled(AppTest.from_file(PAGE, default_timeout=PATIENCE_S).run())
 
 
 def settled(page: AppTest) -> AppTest:
@@ -90,10 +91,15 @@ def has_button(page: AppTest, key: str) -> bool:
 
 def words(page: AppTest) -> str:
     """All text of the page outside its widgets."""
-    kinds = (page.markdown, page.error, page.warning, page.info)
-    parts = [str(element.value) for kind in kinds for element in kind]
+    kinds = (page.markdown, page.error, page.warning, page.info, page.success)
+    parts = [shown(str(element.value)) for kind in kinds for element in kind]
     parts += [str(element.proto.body) for element in page.get("html")]
     return "\n".join(parts)
+
+
+def shown(markdown: str) -> str:
+    """Markdown as it is read: without what keeps it from being markup, or from being a link."""
+    return re.sub(r"\\([^A-Za-z0-9\s])", r"\1", markdown).replace("\u2060", "")
 
 
 def test_a_prompt_reaches_this_tabs_engine(server: Server) -> None:
@@ -166,8 +172,8 @@ def test_a_preset_fills_the_composer_and_send_brings_its_settings(
     assert (server.llm.trace.header.trace_id != before) == bool(missing)
     assert preset.missing(server.llm.requested_config) == {}
     assert server.llm.num_unfinished == len(preset.prompts)
-    assert f"{len(preset.prompts)} requests sent. Press Run" in words(page)
-    assert html.escape(preset.watch) in words(page)
+    assert f"{len(preset.prompts)} requests sent. {html.escape(preset.watch)}" in words(page)
+    assert "Press Run" not in words(page)
     assert "Send resets" not in words(page) and not has_button(page, "gb-keep")
 
 
@@ -282,7 +288,7 @@ def test_settings_are_applied_by_a_reset(server: Server) -> None:
     number(page, "settings", "max_num_seqs").set_value(3)
     click(page, "gb-settings-apply")
     assert server.llm.requested_config == EngineConfig(max_num_seqs=3)
-    assert "reset with max_num_seqs 3" in "".join(str(item.value) for item in page.success)
+    assert "reset with max_num_seqs 3" in words(page)
 
 
 def test_impossible_settings_keep_the_engine_and_what_was_typed(server: Server) -> None:
@@ -295,9 +301,17 @@ def test_impossible_settings_keep_the_engine_and_what_was_typed(server: Server) 
     assert number(page, "settings", "block_size").value == 500
     number(page, "settings", "max_num_seqs").set_value(0)
     click(page, "gb-settings-apply")
-    said = page.error[0].value
+    said = shown(page.error[0].value)
     assert "block_size: must be 128" in said
     assert "max_num_seqs: must be 1 or more (got 0)" in said
+
+
+def test_why_an_engine_stopped_is_no_markdown(server: Server) -> None:
+    server.llm.failed = "the engine stopped (ValueError: ![x](http://y/z.png) <b>b</b>)"
+    page = open_page()
+    (error,) = page.error
+    assert shown(error.value) == "The engine stopped (ValueError: ![x](http://y/z.png) <b>b</b>)."
+    assert "\\!\\[x\\]\\(http\\://\u2060y/z\\.png\\) \\<b\\>" in error.value
 
 
 def test_the_form_follows_a_reset_from_elsewhere(server: Server) -> None:
@@ -348,12 +362,12 @@ def test_while_the_model_loads_the_page_says_how_far_it_is(
     def load(report: Any) -> LoadedModel:
         report(Progress("download", 30_000_000, 93_000_000, "B"))
         reported.set()
-        go_on.wait(20)
+        go_on.wait(60)
         return tiny
 
     server = Server(monkeypatch, load)
     server.sessions.start()
-    assert reported.wait(10)
+    assert reported.wait(60)
     try:
         page = open_page()
         assert "downloading 30 of 93 MB" in str(page.get("progress")[0].proto)
@@ -369,7 +383,7 @@ def test_a_model_that_cannot_be_loaded_is_explained(monkeypatch: pytest.MonkeyPa
 
     server = Server(monkeypatch, load)
     with pytest.raises(ModelNotReady):
-        server.sessions.wait_for_model(10)
+        server.sessions.wait_for_model(60)
     page = open_page()
     assert "there is no model at /nowhere" in page.error[0].value
     assert "start the server again" in page.error[0].value
@@ -447,7 +461,7 @@ def test_a_pasted_command_fills_the_form_and_apply_applies_it(server: Server) ->
     click(page, "gb-settings-fill")
     assert "Nothing is applied yet" in words(page)
     said = words(page)
-    assert "- `--block-size 500`: block\\_size\\: must be 128 or less \\(got 500\\)" in said
+    assert "- `--block-size 500`: block_size: must be 128 or less (got 500)" in said
     assert "- `--port 80`: has no effect here" in said
     assert number(page, "settings", "max_num_seqs").value == 3
     assert server.llm.trace.header.trace_id == before
@@ -475,6 +489,8 @@ def test_an_engine_of_16_bits_says_what_text_depends_on(server: Server) -> None:
     assert "computes in bfloat16, with keys and values in bfloat16" in said(page)[0]
     server.llm.reset(EngineConfig(kv_cache_dtype="float16"))
     assert "rounds keys and values to float16" in said(settled(page.run()))[0]
+    server.llm.reset(EngineConfig(quantization="int8_weight_only"))
+    assert "rounds weights (int8_weight_only)" in said(settled(page.run()))[0]
     server.llm.reset(EngineConfig(dtype="float32"))
     assert said(settled(page.run())) == []
 
@@ -519,9 +535,8 @@ def test_a_memory_budget_is_applied_from_the_form(server: Server) -> None:
     number(page, "settings", "kv_cache_memory_bytes").set_value(1_000_000)
     click(page, "gb-settings-apply")
     assert server.llm.config.num_gpu_blocks == 61
-    assert "The engine was reset with num_gpu_blocks 0, kv_cache_memory_bytes 1000000" in words(
-        page
-    ) or any("num_gpu_blocks 0" in str(item.value) for item in page.success)
+    said = words(page)
+    assert "The engine was reset with num_gpu_blocks 0, kv_cache_memory_bytes 1000000" in said
     number(page, "settings", "max_model_len").set_value(2000)
     click(page, "gb-settings-apply")
     assert "set it to 960 or less, or raise kv_cache_memory_bytes" in words(page)
@@ -541,3 +556,59 @@ def test_a_drafter_is_set_by_its_fields_and_taken_away_again(server: Server) -> 
     method.select_index(0)  # off
     click(page, "gb-settings-apply")
     assert server.llm.requested_config.speculative_config is None
+
+
+# -- compare -----------------------------------------------------------------------------------
+
+
+def compare(server: Server, page: AppTest) -> AppTest:
+    """Run both, and show what came of it."""
+    click(page, "gb-compare-run")
+    assert server.key is not None
+    comparison = server.sessions.comparisons.get(server.key)
+    if comparison is not None:
+        comparison.wait(60)
+    return settled(page.run())
+
+
+def test_a_preset_is_compared_with_one_setting_changed(server: Server) -> None:
+    page = click(open_page(), "gb-compare-toggle")
+    page.selectbox(key="gb-compare-source").set_value("more-than-seats").run()
+    page.selectbox(key="gb-compare-knob").set_value("max_num_seqs").run()
+    compare(server, page)
+    said = words(page)
+    assert "TTFT, median" in said and "prefix cache hit rate" in said
+    assert "r6" in said  # what it wrote
+    assert server.llm.is_fresh  # the tab's own engine has nothing to do with it
+    assert len(page.get("plotly_chart")) == 4
+
+
+def test_what_the_engine_was_given_is_compared(server: Server) -> None:
+    server.llm.submit("over and over")
+    page = click(open_page(), "gb-compare-toggle")
+    assert page.selectbox(key="gb-compare-source").value == "recorded"
+    page.selectbox(key="gb-compare-knob").set_value("speculative_config.num_speculative_tokens")
+    compare(server, page.run())
+    found = server.sessions.comparisons.get(server.key or "")
+    assert found is not None and found.result is not None
+    assert [one.request for one in found.result.texts] == ["r0"]
+    assert found.result.b.config["speculative_config"]["num_speculative_tokens"] == 3
+
+
+def test_a_value_that_cannot_be_is_named_and_nothing_runs(server: Server) -> None:
+    page = click(open_page(), "gb-compare-toggle")
+    page.selectbox(key="gb-compare-knob").set_value("block_size").run()
+    field = next(each for each in page.number_input if each.label == "B: block_size")
+    field.set_value(0).run()
+    compare(server, page)
+    assert "With block_size 0: block_size: must be" in words(page).replace("\\", "")
+    assert server.sessions.comparisons.get(server.key or "") is None
+    page.selectbox(key="gb-compare-knob").set_value("max_num_seqs").run()
+    assert "With block" not in words(page)
+
+
+def test_without_requests_the_page_says_what_to_do(server: Server) -> None:
+    page = click(open_page(), "gb-compare-toggle")
+    page.selectbox(key="gb-compare-source").set_value("recorded").run()
+    assert "send some first" in words(page)
+    assert page.button(key="gb-compare-run").disabled

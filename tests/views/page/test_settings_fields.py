@@ -31,6 +31,9 @@ def test_kinds_follow_the_types() -> None:
     assert by_name["enforce_eager"].kind == "switch"
     assert by_name["cudagraph_capture_sizes"].kind == "list"
     assert by_name["scheduling_policy"].choices == ("fcfs", "priority")
+    weights = by_name["quantization"]
+    assert (weights.kind, weights.optional, weights.empty) == ("choice", True, "none")
+    assert weights.choices == ("int8_weight_only", "int4_weight_only")
     assert all(setting.description for setting in by_name.values())
     assert "--num-gpu-blocks-override" in str(by_name["num_gpu_blocks"].help)
 

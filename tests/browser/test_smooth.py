@@ -1,0 +1,205 @@
+"""What makes the page smooth, counted rather than timed: what a frame draws and what it reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.recording import Load, recorded_trace
+from engine.model_loader import LoadedModel
+from tests.browser.panels import model_trace, show
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+CROWD = Load(
+    unfinished=40,
+    prompts=(8, 20),
+    outputs=(20, 30),
+    settings={"num_gpu_blocks": 4_096, "max_num_seqs": 40, "max_num_batched_tokens": 512},
+)
+# All that a script can ask which makes the browser lay the page out at once.
+COUNT_READS = """
+  let reads = 0;
+  const restore = [];
+  const counted = (owner, name) => {
+    const own = Object.getOwnPropertyDescriptor(owner, name);
+    const read = own.get ?? own.value;
+    const spy = function (...given) {
+      reads += 1;
+      return read.apply(this, given);
+    };
+    Object.defineProperty(owner, name, own.get ? { ...own, get: spy } : { ...own, value: spy });
+    restore.push(() => Object.defineProperty(owner, name, own));
+  };
+  for (const name of ["clientWidth", "clientHeight", "scrollWidth", "scrollHeight"])
+    counted(Element.prototype, name);
+  for (const name of ["offsetWidth", "offsetHeight", "offsetTop", "offsetLeft"])
+    counted(HTMLElement.prototype, name);
+  for (const name of ["getBoundingClientRect", "getClientRects"]) counted(Element.prototype, name);
+"""
+
+
+@pytest.fixture(scope="module")
+def crowd() -> str:
+    """Forty requests at a time in a pool of 4,096 blocks."""
+    return recorded_trace(CROWD, 12)
+
+
+# --- what a frame draws ------------------------------------------------------------------------
+
+
+def test_a_large_pool_is_painted_where_it_changed(page: Page, tiny_model: LoadedModel) -> None:
+    trace = model_trace(tiny_model, num_gpu_blocks=4_096)
+    show(page, "blocks", trace, 0)
+    found = page.evaluate(
+        """async () => {
+          const panel = harness.panelOf();
+          const { cells } = panel.pool;
+          const picture = () => cells.plane.canvas.toDataURL();
+          const counts = [];
+          for (let at = 1; at <= harness.store.head; at += 7) {
+            harness.store.seek(at);
+            await harness.settle();
+            const [count, kept] = [cells.count, picture()];
+            cells.before = null;
+            panel.update(true);
+            counts.push([count, cells.count, kept === picture()]);
+          }
+          return counts;
+        }"""
+    )
+    assert all(whole == 4_096 for _, whole, _ in found)
+    assert all(same for _, _, same in found)
+    assert max(count for count, _, _ in found) < 40  # of those that a step of these requests has
+    assert any(count for count, _, _ in found)
+
+
+def test_only_the_rows_in_sight_are_drawn(page: Page, crowd: str) -> None:
+    show(page, "lifecycle", crowd)
+    rows, drawn, high, room = page.evaluate(
+        """() => {
+          const { timeline } = harness.panelOf();
+          let drawn = 0;
+          const draw = timeline.drawRow;
+          timeline.drawRow = function (...given) {
+            drawn += 1;
+            return draw.apply(this, given);
+          };
+          harness.panelOf().update(true);
+          timeline.drawRow = draw;
+          const { scroll, plane, bars } = timeline;
+          const room = scroll.clientHeight - bars.height;
+          return [timeline.model.rows.length, drawn, plane.height, room];
+        }"""
+    )
+    assert rows >= 40 and drawn < 20
+    assert high <= room
+
+
+def test_a_row_is_found_where_it_is_drawn_after_scrolling(page: Page, crowd: str) -> None:
+    show(page, "lifecycle", crowd)
+    found = page.evaluate(
+        """async () => {
+          const { timeline } = harness.panelOf();
+          timeline.inside = true; // as with the pointer over it: it does not scroll by itself
+          const { scroll, plane } = timeline;
+          const ids = [];
+          for (const top of [0, 96, scroll.scrollHeight]) {
+            scroll.scrollTop = top;
+            while (timeline.shownTop !== scroll.scrollTop) await harness.settle();
+            const box = plane.canvas.getBoundingClientRect();
+            const at = { clientX: box.left + 10, clientY: box.bottom - 24 };
+            const drawn = [];
+            const draw = timeline.drawRow;
+            timeline.drawRow = function (c, row, y, ...rest) {
+              drawn.push([row.id, y]);
+              return draw.call(this, c, row, y, ...rest);
+            };
+            harness.panelOf().update(true);
+            timeline.drawRow = draw;
+            const y = box.height - 24;
+            const under = drawn.find(([, begin]) => y >= begin && y < begin + 24);
+            ids.push([timeline.find(at).row?.id, under?.[0]]);
+          }
+          return [ids, timeline.model.rows.at(-1).id];
+        }"""
+    )
+    ids, last = found
+    assert all(pointed == drawn for pointed, drawn in ids)
+    assert ids[-1][0] == last
+
+
+@pytest.mark.parametrize("panel", ["lifecycle", "blocks", "graph"])
+def test_a_picture_makes_the_browser_lay_nothing_out(page: Page, crowd: str, panel: str) -> None:
+    show(page, panel, crowd, 600)
+    drawn, reads = page.evaluate(
+        f"""() => {{
+          {COUNT_READS}
+          const {{ store, panel }} = harness;
+          const now = performance.now;
+          const at = now.call(performance);
+          performance.now = () => at;
+          store.clock.frame = -1; // it walks; words have just been drawn
+          store.moveCursor(store.cursor + 1);
+          panel.update();
+          reads = 0;
+          let drawn = 0;
+          for (let k = 0; k < 20; k += 1) {{
+            store.moveCursor(store.cursor + 15);
+            panel.update();
+            drawn += 1;
+          }}
+          store.clock.frame = 0;
+          performance.now = now;
+          for (const undo of restore) undo();
+          return [drawn, reads];
+        }}"""
+    )
+    assert (drawn, reads) == (20, 0)
+
+
+def test_words_wait_only_while_the_cursor_walks_and_share_no_frame(page: Page) -> None:
+    told = page.evaluate(
+        """async () => {
+          const { Pace } = await import("/views/assets/page/pace.js");
+          const now = performance.now;
+          let time = 1e6;
+          performance.now = () => time;
+          const asked = [];
+          const store = { clock: { walking: false }, changed: () => asked.push(time) };
+          const drawn = { a: 0, b: 0 };
+          const a = new Pace(store, () => (drawn.a += 1));
+          const b = new Pace(store, () => (drawn.b += 1));
+          const told = [];
+          const tell = () => told.push([drawn.a, drawn.b, a.waits, b.waits]);
+          a.update(), a.update(), b.update();
+          tell(); // the cursor stands: all at once
+          store.clock.walking = true;
+          time += 50;
+          a.update(), b.update();
+          tell(); // too soon
+          time += 60;
+          a.update(), b.update();
+          tell(); // one of them
+          time += 17;
+          a.update(), b.update();
+          tell(); // in the next frame, the other
+          time += 5;
+          a.update();
+          while (!asked.length) await new Promise((done) => setTimeout(done, 10));
+          store.clock.walking = false;
+          a.update();
+          tell(); // asked again, and drawn
+          performance.now = now;
+          return told;
+        }"""
+    )
+    assert told == [
+        [2, 1, False, False],
+        [2, 1, True, True],
+        [3, 1, False, True],
+        [3, 2, True, False],
+        [4, 2, False, False],
+    ]

@@ -1,0 +1,160 @@
+"""What takes longer than a step is told, from what really happens, to whose engine it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from engine.api.event_stream import DoingTeller
+from engine.async_llm import AsyncLLM
+from engine.comparison.comparisons import Comparison, Setting
+from engine.comparison.run import Run
+from engine.comparison.workload import of_prompts
+from engine.config import EngineConfig, SamplingParams
+from engine.cuda_graph import captured
+from engine.doing import Doing, doing, heard_by, tell
+from engine.engine_thread import EngineThread
+from engine.input_processor import Encoded
+from engine.model_loader import LoadedModel, load_model
+from engine.paged_attention import numba_backend
+
+GREEDY = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
+SMALL = {"num_gpu_blocks": 24, "max_num_batched_tokens": 32}
+
+
+@pytest.fixture
+def model() -> LoadedModel:
+    """One of its own: none of its graphs was captured."""
+    return load_model("tiny-random")
+
+
+@pytest.fixture
+def thread() -> Iterator[EngineThread]:
+    thread = EngineThread()
+    yield thread
+    thread.stop()
+
+
+def heard_of(llm: AsyncLLM) -> list[Doing | None]:
+    heard: list[Doing | None] = []
+
+    def hear() -> None:
+        if heard[-1:] != [llm.doing]:
+            heard.append(llm.doing)
+
+    llm.subscribe(hear)
+    return heard
+
+
+def test_parts_are_told_within_what_is_done() -> None:
+    heard: list[Doing | None] = []
+    tell("to nobody", 1, 2, "times")
+    with heard_by(heard.append), doing("capturing"):
+        tell("recording", 50, unit="operations")
+        with doing("compiling"):
+            tell("kernels", 1, 2, "kernels")
+    assert [each and str(each) for each in heard] == [
+        "capturing",
+        "capturing: recording (50 operations)",
+        "capturing: compiling",
+        "capturing: compiling: kernels (1 of 2 kernels)",
+        "capturing",
+        None,
+    ]
+    tell("to nobody")
+    assert len(heard) == 6
+
+
+def test_it_is_over_where_it_failed() -> None:
+    heard: list[Doing | None] = []
+    with pytest.raises(RuntimeError), heard_by(heard.append), doing("capturing"):
+        raise RuntimeError
+    assert heard[-1] is None
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_step_that_captures_a_graph_says_so(
+    model: LoadedModel, thread: EngineThread, is_async: bool
+) -> None:
+    config = EngineConfig.parse({**SMALL, "async_scheduling": is_async})
+    llm = AsyncLLM(model, config, thread)
+    heard = heard_of(llm)
+    llm.submit("Once upon a time", GREEDY)
+    while llm.num_unfinished:
+        llm.step()
+    told = [str(each) for each in heard if each is not None]
+    graphs = [each.facts for each in llm.trace.records if hasattr(each, "facts")]
+    names = {
+        f"{each.mode} {each.size}" for each in graphs if type(each).__name__ == "GraphCaptured"
+    }
+    assert names
+    for name in names:
+        assert f"capturing the graph {name}: comparing it with the eager forward" in told
+    assert any("recording (50 operations)" in each for each in told)
+    assert llm.doing is None and heard[-1] is None
+    before = len(heard)
+    llm.submit("Once upon a time", GREEDY)  # the graphs are there
+    while llm.num_unfinished:
+        llm.step()
+    assert not any(heard[before:])
+
+
+def test_a_reset_says_what_it_compiles_and_converts(
+    model: LoadedModel, thread: EngineThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm = AsyncLLM(model, EngineConfig.parse(SMALL), thread)
+    heard = heard_of(llm)
+    monkeypatch.setattr(numba_backend, "_compiled", set())
+    monkeypatch.setattr(numba_backend, "attend_once", lambda dtype, pairs: None)
+    settings = {"attention_backend": "numba", "kv_cache_dtype": "bfloat16", "dtype": "bfloat16"}
+    llm.reset(EngineConfig.parse({**SMALL, **settings}))
+    told = [str(each) for each in heard if each is not None]
+    kernels = "compiling attention for K and V in bfloat16: once on a machine"
+    assert [f"{kernels} ({n} of 2 kernels)" for n in range(2)] == [
+        each for each in told if each.startswith(kernels)
+    ]
+    assert "making the weights in bfloat16" in told
+    assert llm.doing is None
+    assert numba_backend._compiled == {torch.bfloat16}
+
+
+def test_a_comparison_says_what_its_run_waits_for(
+    model: LoadedModel, thread: EngineThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str | None] = []
+    config = EngineConfig.parse(SMALL)
+    workload = of_prompts("", model.name, [Encoded("", [5, 6, 7], GREEDY, 0, "")])
+
+    def look(*given: object) -> object:
+        seen.append(comparison.describe()["doing"])
+        return compare(*given)  # type: ignore[arg-type]
+
+    compare = captured.compare
+    monkeypatch.setattr(captured, "compare", look)
+    setting = Setting("max_num_seqs", 4, 2)
+    comparison = Comparison(
+        workload,
+        setting,
+        setting.configs(config),
+        lambda config, hear: Run(model, config, workload, thread, hear=hear),
+    )
+    comparison.start()
+    assert comparison.wait(60) == "done"
+    assert seen and all("comparing it with the eager forward" in str(each) for each in seen)
+    assert comparison.describe()["doing"] is None
+
+
+def test_a_reader_is_told_of_another_thing_at_once_and_of_numbers_now_and_then() -> None:
+    now = [0.0]
+    teller = DoingTeller(lambda: now[0])
+    assert not teller.has_news(None)
+    assert teller.has_news(Doing("recording", 50, 0, "operations"))
+    assert '"text":"recording (50 operations)"' in teller.data
+    now[0] = 0.4
+    assert not teller.has_news(Doing("recording", 100, 0, "operations"))
+    assert teller.has_news(Doing("comparing"))
+    now[0] = 1.0
+    assert teller.has_news(Doing("comparing", 1, 2, "rows"))
+    assert teller.has_news(None) and teller.data == "null"

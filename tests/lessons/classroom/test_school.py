@@ -1,0 +1,73 @@
+"""The teacher's secret: where it comes from, what is none, and who guesses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lessons.classroom.register import RegisterError
+from lessons.classroom.school import School, SchoolError, open_school, teacher_secret
+
+SECRET = "correct horse"
+
+
+def settings(folder: Path, **more: str) -> dict[str, str]:
+    return {"GLASSBOX_DATA": str(folder), **more}
+
+
+@pytest.fixture
+def school(tmp_path: Path) -> School:
+    found = open_school(settings(tmp_path, GLASSBOX_TEACHER_SECRET=SECRET))
+    assert found is not None
+    return found
+
+
+def test_without_a_secret_there_is_no_class_and_no_file(tmp_path: Path) -> None:
+    assert open_school(settings(tmp_path / "data")) is None
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_secret_may_lie_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text(f"{SECRET}\n")
+    assert teacher_secret({"GLASSBOX_TEACHER_SECRET_FILE": str(file)}) == SECRET
+    file.write_text("\n")
+    with pytest.raises(SchoolError, match="is empty"):
+        teacher_secret({"GLASSBOX_TEACHER_SECRET_FILE": str(file)})
+    with pytest.raises(SchoolError, match="cannot be read"):
+        teacher_secret({"GLASSBOX_TEACHER_SECRET_FILE": str(tmp_path / "none")})
+
+
+def test_a_short_secret_is_refused_without_being_told(tmp_path: Path) -> None:
+    with pytest.raises(SchoolError, match="12 at least") as caught:
+        open_school(settings(tmp_path, GLASSBOX_TEACHER_SECRET="sesame"))
+    assert "sesame" not in str(caught.value)
+
+
+def test_a_database_that_cannot_be_opened_is_said(tmp_path: Path) -> None:
+    more = {"GLASSBOX_TEACHER_SECRET": SECRET, "GLASSBOX_DATABASE_URL": "mysql://x"}
+    with pytest.raises(SchoolError, match="GLASSBOX_DATABASE_URL"):
+        open_school(settings(tmp_path, **more))
+
+
+def test_who_guesses_waits_and_the_right_one_then_waits_too(school: School) -> None:
+    for _ in range(10):
+        assert school.is_teacher(SECRET, "teacher")
+    for wrong in ("", SECRET + "x", SECRET[:-1], "\ud800", "x" * 10**6):
+        assert not school.is_teacher(wrong, "guesser")
+    with pytest.raises(RegisterError, match="Too many wrong secrets; try again in"):
+        school.is_teacher(SECRET, "guesser")
+    assert school.is_teacher(SECRET, "teacher")
+
+
+def test_wrong_codes_are_counted_and_right_ones_are_not(school: School) -> None:
+    room = school.register.begin_class("Monday")
+    for number in range(40):
+        school.join(room.code, f"Learner {number}", None, "one address")
+    for _ in range(20):
+        with pytest.raises(RegisterError, match="no class"):
+            school.join("AAAAAA", "Eve", None, "one address")
+    with pytest.raises(RegisterError, match="Too many wrong codes"):
+        school.join(room.code, "Eve", None, "one address")
+    assert school.join(room.code, "Eve", None, "another").learner.name == "Eve"
