@@ -2,9 +2,9 @@
 
 An engine that was put to rest is kept as a moment as well, with its log beside it.
 
-No box of its own, and no counterpart in vLLM. The files lie in a folder of the process, in the
-system's place for temporary files, and go with it. Together they have a limit; beyond it the one
-that was kept longest goes first.
+No box of its own, and no counterpart in vLLM. The files lie in a folder of the process
+(`engine/own_folder.py`) and go with it; what a killed one left goes at the next start. Together
+they have a limit; beyond it the one that was kept longest goes first.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.async_llm import EngineError
 from engine.limits import limit
 from engine.moment import Moment, MomentError, max_moment_bytes, write_moment
+from engine.own_folder import OwnFolder
 
 if TYPE_CHECKING:
     from engine.trace import Trace
 
+FOLDER = "glassbox-moments-"  # what its name begins with
 KEPT_MB = 2_048  # of all sessions together; GLASSBOX_KEPT_MOMENTS_MB sets another limit
 
 messages = logging.getLogger("glassbox")
@@ -58,7 +60,7 @@ class KeptMoments:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: OwnFolder | None = None
         self._kept: dict[str, Kept] = {}  # the one kept longest first
 
     def new_path(self) -> Path:
@@ -69,10 +71,10 @@ class KeptMoments:
         with self._lock:
             if self._folder is None:
                 try:
-                    self._folder = tempfile.TemporaryDirectory(prefix="glassbox-moments-")
+                    self._folder = OwnFolder(FOLDER)
                 except OSError as error:
                     raise no_room(error) from None
-            path = Path(self._folder.name) / secrets.token_urlsafe(16)
+            path = self._folder.path / secrets.token_urlsafe(16)
         try:
             path.touch(0o600, exist_ok=False)
         except OSError as error:
@@ -141,7 +143,7 @@ class KeptMoments:
         with self._lock:
             self._kept.clear()
             if self._folder is not None:
-                self._folder.cleanup()
+                self._folder.close()
                 self._folder = None
 
 

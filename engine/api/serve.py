@@ -17,8 +17,10 @@ from typing import Any
 
 import uvicorn
 
+from engine import kept_moments
 from engine.api.guard import guard_logs
 from engine.garbage import keep_what_is_here, share_heaps
+from engine.own_folder import remove_abandoned
 from engine.sessions import Sessions
 
 DEFAULT_HOST = "127.0.0.1"
@@ -41,6 +43,7 @@ def lifespan_of(sessions: Sessions) -> Callable[[Any], AbstractAsyncContextManag
         set_up_log()
         guard_logs()
         share_heaps()
+        remove_abandoned(kept_moments.FOLDER)
         keep_what_is_here()  # collections that walk all modules again and again stop the views
         sessions.start()
         try:
