@@ -80,6 +80,7 @@ class TraceHeader(BaseModel):
     started_at: float  # seconds since the epoch; t_us counts from here
     base_seq: int = 0  # the first record's sequence number
     bookmarks: list[Bookmark] = Field(default=[], max_length=200)  # of whoever saved the log
+    fault: str = Field(default="", max_length=120)  # of an engine that was broken on purpose
     state: State  # before the first record
 
 

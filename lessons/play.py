@@ -270,8 +270,11 @@ class Player:
     # -- answers ---------------------------------------------------------------------------------
 
     def answer(self, asked: Asked, given: Given) -> None:
-        """Keep an answer; a locked prediction stays what it was."""
-        if asked.step.id in self.locked:
+        """Keep an answer; a locked prediction stays what it was, and the same again is no attempt.
+
+        (Somebody clicked twice.)
+        """
+        if asked.step.id in self.locked or self.answers.get(asked.key) == given:
             return
         self.answers[asked.key] = given
         self.attempts[asked.key] = self.attempts.get(asked.key, 0) + 1

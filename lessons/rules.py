@@ -20,6 +20,8 @@ def broken_rules(lesson: Lesson, path: Path) -> list[Broken]:
     found += [*_wrong_predictions(lesson), *_wrong_questions(lesson)]
     if lesson.kind == "lab":
         found += _wrong_lab(lesson)
+    elif lesson.number is not None:
+        found += _wrong_end(lesson)
     return found
 
 
@@ -102,6 +104,22 @@ def _wrong_lab(lesson: Lesson) -> Iterator[Broken]:
             if not question.hints and step.kind != "recall" and not step.self_check:
                 message = f"question `{question.id}` of a lab needs hints in three levels"
                 yield ("steps", number, "questions", at), message
+
+
+MISTAKES = "Common mistakes"
+
+
+def _wrong_end(lesson: Lesson) -> Iterator[Broken]:
+    """A tour of the course has its learner check what stayed, and ends with common mistakes."""
+    check = next((step for step in lesson.steps[-2:-1] if step.self_check), None)
+    if check is None or not check.questions:
+        yield (
+            ("steps",),
+            "a tour of the course has self_check: true in the step before its last one",
+        )
+    if lesson.steps[-1].title != MISTAKES:
+        where: Place = ("steps", len(lesson.steps) - 1, "title")
+        yield where, f"a tour of the course ends with a step `{MISTAKES}`"
 
 
 def _wrong_questions(lesson: Lesson) -> Iterator[Broken]:

@@ -44,11 +44,20 @@ def begin(llm: AsyncLLM, run: Run, scope: Scope) -> Moment:
     if run.reset:
         llm.reset(config_of(run, scope))
     if run.fault is not None:
-        put_in = FAULTS[run.fault].put_into
-        llm.thread.call(lambda: put_in(llm.core))
+        break_it(llm, run.fault)
     if run.send:
         llm.submit_many([_submission(llm, spec, scope) for spec in run.send])
     return Moment.of(llm.trace, llm.trace.next_seq - 1)
+
+
+def break_it(llm: AsyncLLM, fault: str) -> None:
+    """Put a named fault into an engine that just began; the header of its log says so."""
+
+    def put_in() -> None:
+        FAULTS[fault].put_into(llm.core)
+        llm.trace.header.fault = fault
+
+    llm.thread.call(put_in)
 
 
 def reached(llm: AsyncLLM, until: Until, scope: Scope, after: int) -> Moment | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tests.lessons.small import small, write
 
 NAMES = read_map(DOCUMENT)
 HIT = next(path for path in lesson_files() if path.stem == "lose-a-hit")
+TOUR = next(path for path in lesson_files() if path.stem == "one-request")
 EVICTED = next(path for path in lesson_files() if path.stem == "who-was-evicted")
 
 
@@ -125,11 +127,13 @@ def test_what_holds_with_one_seed_alone_is_said_so(llm: AsyncLLM) -> None:
 
 def test_a_broken_engine_is_called_so_until_the_next_reset(llm: AsyncLLM) -> None:
     player = Player(load(EVICTED), 1)
-    called = {}
+    called, named = {}, []
     for step in ("sound", "broken", "repaired"):
         at(player, llm, step)
         called[step] = player.is_broken
+        named.append(json.loads(next(iter(llm.trace.lines())))["fault"])  # as a file has it
     assert called == {"sound": False, "broken": True, "repaired": False}
+    assert named == ["", "evicts-newest", ""]
 
 
 @pytest.mark.parametrize(
@@ -175,6 +179,25 @@ def test_what_does_not_go_together_is_said(tmp_path: Path, old: str, new: str, s
     assert old in text
     with pytest.raises(LessonError) as caught:
         load(write(tmp_path, text.replace(old, new, 1), HIT.stem))
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (
+            "self_check: true\n",
+            "self_check: false\n",
+            "self_check: true in the step before its last",
+        ),
+        ("title: Common mistakes", "title: The end", "ends with a step `Common mistakes`"),
+    ],
+)
+def test_a_tour_of_the_course_ends_as_all_do(tmp_path: Path, old: str, new: str, says: str) -> None:
+    text = TOUR.read_text()
+    assert old in text
+    with pytest.raises(LessonError) as caught:
+        load(write(tmp_path, text.replace(old, new, 1), TOUR.stem))
     assert says in str(caught.value)
 
 

@@ -142,6 +142,17 @@ def test_each_answer_gets_its_own_message(tmp_path: Path, llm: AsyncLLM) -> None
     assert grade(question, 77, scope) == (False, question.otherwise, None, 0)
 
 
+def test_the_same_answer_again_is_no_attempt(tmp_path: Path, llm: AsyncLLM) -> None:
+    told: list[int] = []
+    player = Player(small(tmp_path), 1)
+    player.on_judged = lambda _, judged: told.append(judged.attempt)
+    player = at(player, llm, "second")
+    asked = Asked(player.step, player.step.questions[0])
+    for given in (1, 1, 2, 2, 1):  # two of them were clicked twice
+        player.answer(asked, given)
+    assert told == [1, 2, 3] and player.attempts[asked.key] == 3
+
+
 def test_several_answers_may_be_right(tmp_path: Path, llm: AsyncLLM) -> None:
     lesson = small(tmp_path, "answer: blocks('r0')", "answer: 5\n        accept: 4 < given < 7")
     player = at(Player(lesson, 1), llm, "second")

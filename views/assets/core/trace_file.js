@@ -324,6 +324,7 @@ const HEADER = shape({
   trace_id: text,
   document: text,
   base_seq: whole(0),
+  fault: text,
   config: CONFIG,
   model: MODEL,
 });

@@ -69,7 +69,12 @@ export class Banners {
       banners.push({
         key: "saved",
         kind: "warn",
-        text: savedText(store.traceName, store.header?.document, store.document.meta?.title),
+        text: savedText(
+          store.traceName,
+          store.header?.document,
+          store.document.meta?.title,
+          Boolean(store.header?.fault),
+        ),
         act: [BANNERS.backToLive, () => store.backToLive()],
       });
     }

@@ -18,9 +18,11 @@ export const BANNERS = {
 /**
  * A saved trace is on show; where it was recorded beside another map, that is said as well.
  * @param {string} name @param {string} [recorded] title of its document @param {string} [shown]
+ * @param {boolean} [isBroken] whether its engine was broken on purpose
  */
-export function savedText(name, recorded, shown) {
-  const text = `Saved trace ${name}: no engine stands behind it.`;
+export function savedText(name, recorded, shown, isBroken) {
+  const broken = isBroken ? " The one that wrote it was broken on purpose, for a lesson." : "";
+  const text = `Saved trace ${name}: no engine stands behind it.${broken}`;
   if (!recorded || recorded === shown) return text;
   return (
     `${text} It was recorded under another document, “${shortened(recorded, 80)}”: what happened ` +
