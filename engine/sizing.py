@@ -358,8 +358,14 @@ def length_text(sizing: Sizing) -> str:
 
 def figures(sizing: Sizing) -> dict[str, int | float]:
     """All that was found, by name; for lessons."""
-    cache = sizing.cache
+    cache, shape = sizing.cache, SHAPES[sizing.deployment.model]
     return {
+        "num_layers": shape.num_layers,
+        "num_attention_heads": shape.num_attention_heads,
+        "num_kv_heads": shape.num_kv_heads,
+        "head_dim": shape.head_dim,
+        "num_parameters": shape.num_parameters,
+        "max_position_embeddings": shape.max_position_embeddings,
         "budget_bytes": sizing.budget.num_bytes,
         **{f"{part.name}_bytes": part.num_bytes for part in sizing.taken},
         "kv_cache_bytes": sizing.available.num_bytes,

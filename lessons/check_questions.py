@@ -63,11 +63,11 @@ class Trial:
             case _ if self.asked.step.kind == "recall":
                 return True
             case ChoiceQuestion(options=options):
-                return any(option.right.live for option in options)
+                return any(option.right.live or option.right.derived for option in options)
             case ChangeQuestion(accept=accept):
                 return accept.live
             case _:
-                return self.question.answer.live
+                return self.question.answer.live or self.question.answer.derived
 
     def _right(self, right: Given) -> Iterator[str]:
         question = self.question

@@ -120,6 +120,11 @@ class Expression:
         """Whether it reads the log."""
         return any(_called(node) in PROBES for node in ast.walk(self.tree))
 
+    @property
+    def derived(self) -> bool:
+        """Whether the engine's own arithmetic of memory works it out."""
+        return any(_called(node) == "on_card" for node in ast.walk(self.tree))
+
     def value(self, scope: Scope) -> Value:
         """Its value; raises ExpressionError or ProbeError where it has none."""
         try:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from engine.block_pool import KVCacheBlock, short_hash
 from engine.core import EngineCore
 from engine.events import BlocksCached
 from engine.outputs import ScheduledKind
-from engine.reasons import BlockFilled, LastRunning, Reason
+from engine.reasons import BlockFilled, DoesNotFit, LastRunning, Reason, SeatsFull
 from engine.request import FinishReason, Request
 
 
@@ -152,6 +152,64 @@ def hashes_partial(core: EngineCore) -> None:
     _replace(manager, "cache_blocks", cache_rest)
 
 
+def reserves_answer(core: EngineCore) -> None:
+    """Nobody is admitted before the longest answer fits that a request may get."""
+    scheduler = core.scheduler
+    manager = scheduler.kv_cache_manager
+
+    def allocate(
+        request: Request, num_tokens: int, hits: list[KVCacheBlock]
+    ) -> list[KVCacheBlock] | DoesNotFit:
+        longest = request.num_prompt_tokens + request.sampling_params.max_tokens
+        return manager.allocate_slots(request, num_tokens, hits, reserve=longest)
+
+    _replace(scheduler, "_allocate_for_admission", allocate)
+
+
+def wastes_a_seat(core: EngineCore) -> None:
+    """Nobody is admitted any more while one seat is still empty."""
+    scheduler = core.scheduler
+    closed = scheduler._closed_to_all
+    seats = scheduler.config.max_num_seqs
+
+    def closed_early() -> Reason | None:
+        running = len(scheduler.running)
+        return closed() or (SeatsFull(running, seats) if running == seats - 1 else None)
+
+    _replace(scheduler, "_closed_to_all", closed_early)
+
+
+def ignores_priority(core: EngineCore) -> None:
+    """Whoever comes joins the waiting queue at its end, whatever its priority."""
+    scheduler = core.scheduler
+    _replace(scheduler, "_num_ahead", lambda request: len(scheduler.waiting))
+    _replace(scheduler, "_enqueue", scheduler.waiting.append)
+
+
+def frees_first_first(core: EngineCore) -> None:
+    """A request lets go of its blocks from the first to the last."""
+    pool = core.scheduler.kv_cache_manager.block_pool
+    free = pool.free_blocks
+
+    def in_order(request_id: str, blocks: Iterable[KVCacheBlock]) -> None:
+        free(request_id, reversed(list(blocks)))
+
+    _replace(pool, "free_blocks", in_order)
+
+
+def pads_to_largest(core: EngineCore) -> None:
+    """Every batch that any graph holds is padded to the largest."""
+    dispatcher = core.runner.dispatcher  # type: ignore[attr-defined]
+    choose = dispatcher.choose
+
+    def largest(num_tokens: int, uniform: bool) -> Any:
+        if not dispatcher.sizes or num_tokens > dispatcher.sizes[-1]:
+            return choose(num_tokens, uniform)
+        return choose(dispatcher.sizes[-1], uniform)
+
+    _replace(dispatcher, "choose", largest)
+
+
 def _replace(owner: object, name: str, method: Callable[..., Any]) -> None:
     """This one object has another method from now on."""
     setattr(owner, name, method)
@@ -173,4 +231,17 @@ FAULTS: dict[str, Fault] = {
         "scheduler", "a step has no more tokens than its budget", decodes_for_free
     ),
     "hashes-partial": Fault("block-manager", "only full blocks are cached", hashes_partial),
+    "reserves-answer": Fault(
+        "scheduler", "a request is admitted where what is known of it fits", reserves_answer
+    ),
+    "wastes-a-seat": Fault("scheduler", "as many requests run as there are seats", wastes_a_seat),
+    "ignores-priority": Fault(
+        "scheduler", "the more urgent request stands before the others", ignores_priority
+    ),
+    "frees-first-first": Fault(
+        "block-manager", "a request lets go of its last block first", frees_first_first
+    ),
+    "pads-to-largest": Fault(
+        "cuda-graph", "a batch is padded to the smallest graph that holds it", pads_to_largest
+    ),
 }

@@ -21,11 +21,15 @@ def _computed(values: object) -> object:
     """In a table of settings a string that begins with = is an expression."""
     if isinstance(values, dict):
         return {key: _computed(value) for key, value in values.items()}
+    if isinstance(values, list):
+        return [_computed(value) for value in values]
     return Expression.parse(values) if isinstance(values, str) and values[:1] == "=" else values
 
 
-# A setting may be a table itself, as `speculative_config` is.
-Settings = Annotated[dict[str, Setting | dict[str, Setting]], BeforeValidator(_computed)]
+# A setting may be a table itself, as `speculative_config` is, or a list.
+Settings = Annotated[
+    dict[str, Setting | dict[str, Setting] | list[Setting]], BeforeValidator(_computed)
+]
 
 
 def unknown(key: object, known: list[str], what: str = "field") -> PydanticCustomError:

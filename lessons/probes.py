@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from engine.config import EngineConfig
-from engine.events import PLACES, BlocksAllocated, BlocksHit
+from engine.events import PLACES, BatchScheduled, BlocksAllocated, BlocksHit
 from engine.memory_parts import ALL_WAYS, PAGED, Memory
 from engine.origins import Origins
 from engine.records import (
@@ -295,6 +295,23 @@ def captured_sizes(moment: Moment, mode: str) -> tuple[int, ...]:
 
 
 @probe
+def most_rows(moment: Moment, request: str) -> int:
+    """Most tokens that a step had in which a request got a token after its first one.
+
+    The wait for that token is as long as the step, and a step is as long as it has rows.
+    """
+    steps = [event.step for event in moment.events("token_sampled", request)][:-1]
+    sizes = [
+        event.facts.prefill_tokens + event.facts.decode_tokens
+        for event in moment.events("batch_scheduled")
+        if event.step in steps and isinstance(event.facts, BatchScheduled)
+    ]
+    if not sizes:
+        raise ProbeError(f"{request} has had no second token up to this moment")
+    return max(sizes)
+
+
+@probe
 def step(moment: Moment) -> int:
     """The step of the moment, counted from 0."""
     return moment.records[-1].step if moment.records else 0
@@ -338,6 +355,13 @@ def first_seq(moment: Moment, event: str, request: str = "") -> int:
     """The sequence number of the first event of a type."""
     found = list(moment.events(event, request))
     return found[-1].seq if found else moment.last(event, request).seq
+
+
+@probe
+def first_step(moment: Moment, event: str, request: str = "") -> int:
+    """The step of the first event of a type, counted from 0."""
+    found = list(moment.events(event, request))
+    return found[-1].step if found else moment.last(event, request).step
 
 
 @probe

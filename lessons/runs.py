@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from engine.config import EngineConfig, SamplingParams
 from engine.records import FACTS_BY_TYPE, STEP_PHASES
+from lessons.expressions import Expression
 from lessons.faults import FAULTS
 from lessons.parts import Expr, Part, Settings, unknown
 
@@ -32,13 +33,21 @@ class Until(Part):
         return self
 
 
-class RequestSpec(Part):
-    """A request to send: a text, cut or repeated to so many tokens where `tokens` says so."""
+class Piece(Part):
+    """A text, cut or repeated to so many tokens where `tokens` says so."""
 
     prompt: str = Field(min_length=1)
     tokens: Expr | None = None
+
+
+class RequestSpec(Piece):
+    """A request to send: `before` are pieces that its prompt begins with."""
+
+    before: list[Piece] = Field(default_factory=list)
     sampling: Settings = Field(default_factory=dict)
-    priority: int = 0
+    priority: Expr = Expression.parse(0)
+    at: Expr | None = None  # the step that it arrives in; else before the first
+    http: bool = False  # handed in as a body of POST /v1/completions, read as the server reads it
 
     @field_validator("sampling")
     @classmethod
@@ -74,6 +83,10 @@ class Run(Part):
             raise ValueError("settings need an engine that begins anew; add reset: true")
         if self.fault is not None and not self.reset:
             raise ValueError("a fault needs an engine that begins anew; add reset: true")
+        if self.wait is not None and any(spec.at is not None for spec in self.send):
+            raise ValueError(
+                "where the learner brings the engine, all is sent before: take `at` away"
+            )
         if self.until is not None and self.wait is not None:
             raise ValueError("the learner brings the engine there, or the step: take one away")
         return self

@@ -6,8 +6,10 @@ already, because somebody stepped the engine by hand, nothing is run.
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
+from engine.api.protocol import CompletionRequest
 from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig, SamplingParams
 from engine.input_processor import TOKENIZING, Submission
@@ -15,7 +17,7 @@ from engine.records import TYPE_OF_FACTS, Event, Patch, Record
 from lessons.expressions import Expression, Scope
 from lessons.faults import FAULTS
 from lessons.probes import Moment
-from lessons.runs import RequestSpec, Run, Until
+from lessons.runs import Piece, RequestSpec, Run, Until
 
 MAX_PHASES = 10_000
 
@@ -30,6 +32,10 @@ def perform(llm: AsyncLLM, run: Run, scope: Scope, after: int) -> Moment:
     Raises ConfigError, RequestRefusedError or EngineError of the engine, and StageError.
     """
     begun = begin(llm, run, scope)
+    for spec in run.send:
+        if spec.at is not None:
+            _step_to(llm, spec.at.whole(scope))
+            _send(llm, [spec], scope)
     until = run.until or run.wait
     return reach(llm, until, scope, -1 if run.reset else after) if until else begun
 
@@ -40,13 +46,12 @@ def reach(llm: AsyncLLM, until: Until, scope: Scope, after: int) -> Moment:
 
 
 def begin(llm: AsyncLLM, run: Run, scope: Scope) -> Moment:
-    """Do all of it but run to where it stops; raises what `perform` raises."""
+    """Do all of it but let arrive what comes later, and run; raises what `perform` raises."""
     if run.reset:
         llm.reset(config_of(run, scope))
     if run.fault is not None:
         break_it(llm, run.fault)
-    if run.send:
-        llm.submit_many([_submission(llm, spec, scope) for spec in run.send])
+    _send(llm, [spec for spec in run.send if spec.at is None], scope)
     return Moment.of(llm.trace, llm.trace.next_seq - 1)
 
 
@@ -79,17 +84,46 @@ def _values(settings: dict[str, Any], scope: Scope) -> dict[str, Any]:
 def _value(setting: Any, scope: Scope) -> Any:
     if isinstance(setting, dict):
         return _values(setting, scope)
+    if isinstance(setting, list):
+        return [_value(each, scope) for each in setting]
     return setting.value(scope) if isinstance(setting, Expression) else setting
 
 
+def _send(llm: AsyncLLM, specs: list[RequestSpec], scope: Scope) -> None:
+    for http, group in groupby(specs, lambda spec: spec.http):
+        submissions = [_submission(llm, spec, scope) for spec in group]
+        llm.submit_many(submissions, "http" if http else "page")
+
+
+def _step_to(llm: AsyncLLM, step: int) -> None:
+    """Run the engine until a step is next."""
+    for _ in range(step - llm.status.step):
+        if not llm.status.has_work:
+            raise StageError(f"the engine has no more work, and step {step} was not reached")
+        llm.step()
+
+
 def _submission(llm: AsyncLLM, spec: RequestSpec, scope: Scope) -> Submission:
-    params = SamplingParams.parse(_values(spec.sampling, scope))
-    if spec.tokens is None:
-        return Submission(spec.prompt, params, spec.priority)
-    wanted = spec.tokens.whole(scope)
-    token_ids = TOKENIZING.submit(_tokens, llm, spec.prompt).result()
-    times = -(-wanted // len(token_ids))
-    return Submission((token_ids * times)[:wanted], params, spec.priority)
+    settings = _values(spec.sampling, scope)
+    if spec.http:
+        body = CompletionRequest.model_validate({"prompt": spec.prompt, **settings})
+        body.check()
+        return Submission(spec.prompt, body.sampling_params())
+    params, priority = SamplingParams.parse(settings), spec.priority.whole(scope)
+    pieces = [*spec.before, spec]
+    if spec.tokens is None and not spec.before:
+        return Submission(spec.prompt, params, priority)
+    token_ids = [token for piece in pieces for token in _cut(llm, piece, scope)]
+    return Submission(token_ids, params, priority)
+
+
+def _cut(llm: AsyncLLM, piece: Piece, scope: Scope) -> list[int]:
+    """A piece's tokens, as many as are wanted of it."""
+    token_ids = TOKENIZING.submit(_tokens, llm, piece.prompt).result()
+    if piece.tokens is None:
+        return token_ids
+    wanted = piece.tokens.whole(scope)
+    return (token_ids * -(-wanted // len(token_ids)))[:wanted]
 
 
 def _tokens(llm: AsyncLLM, text: str) -> list[int]:

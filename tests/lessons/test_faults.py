@@ -125,6 +125,45 @@ def cached(llm: AsyncLLM) -> int:
     return sum(len(event.facts.blocks) for event in moment.events("blocks_cached"))  # type: ignore[union-attr]
 
 
+def admits_what_fits(llm: AsyncLLM, fault: str | None) -> bool:
+    begin(llm, fault, num_gpu_blocks=5)  # four of them can be given
+    send(llm, A + B, list(range(50, 66)), tokens=9)
+    llm.step()
+    assert broken_rules(llm) == set()
+    return bool(read(llm, "status('r1')") == "running")
+
+
+def fills_its_seats(llm: AsyncLLM, fault: str | None) -> bool:
+    begin(llm, fault, max_num_seqs=2)
+    send(llm, A, B)
+    llm.step()
+    return bool(read(llm, "count('request_scheduled')") == 2)
+
+
+def serves_the_urgent_first(llm: AsyncLLM, fault: str | None) -> bool:
+    begin(llm, fault, max_num_seqs=1, scheduling_policy="priority")
+    params = SamplingParams(max_tokens=1, ignore_eos=True)
+    llm.submit_many([Submission(A, params, 5), Submission(B, params, 0)])
+    run(llm)
+    assert broken_rules(llm) == set()
+    return bool(read(llm, "step_of('request_scheduled', 'r1')") == 0)
+
+
+def frees_the_last_first(llm: AsyncLLM, fault: str | None) -> bool:
+    begin(llm, fault)
+    send(llm, A + B)
+    run(llm)
+    blocks = read(llm, "fact('blocks_freed', 'blocks', 'r0')")
+    return bool(blocks == tuple(reversed(read(llm, "first_blocks('r0')"))))
+
+
+def pads_to_the_smallest(llm: AsyncLLM, fault: str | None) -> bool:
+    begin(llm, fault, cudagraph_capture_sizes=[2, 4, 8])
+    send(llm, [1, 2, 3])
+    llm.step()
+    return bool(read(llm, "fact('step_dispatched', 'num_padded_tokens')") == 4)
+
+
 KEEPS: dict[str, Callable[[AsyncLLM, str | None], bool]] = {
     "never-frees": gives_back,
     "ignores-parent": hits_only_the_same,
@@ -133,6 +172,11 @@ KEEPS: dict[str, Callable[[AsyncLLM, str | None], bool]] = {
     "preempts-first": preempts_the_last,
     "decodes-for-free": keeps_its_budget,
     "hashes-partial": caches_only_full_ones,
+    "reserves-answer": admits_what_fits,
+    "wastes-a-seat": fills_its_seats,
+    "ignores-priority": serves_the_urgent_first,
+    "frees-first-first": frees_the_last_first,
+    "pads-to-largest": pads_to_the_smallest,
 }
 
 

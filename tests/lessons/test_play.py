@@ -14,10 +14,12 @@ from engine.engine_thread import EngineThread
 from engine.model_loader import load_model
 from lessons.__main__ import main
 from lessons.check import check_lesson
+from lessons.expressions import Expression
 from lessons.grading import grade, model_answer
 from lessons.loader import lesson_files, load, load_each
 from lessons.map_names import DOCUMENT, read_map
 from lessons.play import Asked, Player
+from lessons.probes import ProbeError
 from lessons.questions import NumberQuestion
 from lessons.stage import StageError
 from lessons.variants import draw
@@ -73,6 +75,70 @@ def test_a_setting_may_be_a_table_with_expressions_in_it(tmp_path: Path, llm: As
     lesson = small(tmp_path, "num_gpu_blocks: 16", f"num_gpu_blocks: 16, {table}")
     at(Player(lesson, 1), llm, "second")
     assert llm.config.num_speculative_tokens == 3
+
+
+def test_a_prompt_may_have_pieces_and_come_later_or_by_the_api(
+    tmp_path: Path, llm: AsyncLLM
+) -> None:
+    more = """max_tokens: 3, ignore_eos: true}
+        - prompt: of clocks
+          tokens: 2
+          before:
+            - {prompt: Once upon a time, tokens: =size}
+            - {prompt: There was a shop, tokens: 0}
+          sampling: {max_tokens: 3, ignore_eos: true}
+          priority: =size - 1
+          at: 1
+        - prompt: Once upon a time
+          sampling: {max_tokens: 2, logprobs: 1}
+          http: true"""
+    text = SMALL.replace("max_tokens: 3, ignore_eos: true}", more)
+    text = text.replace("{phase: schedule}", "{event: request_scheduled, request: r2}")
+    lesson = load(write(tmp_path, text))
+    player = at(Player(lesson, 1), llm, "second")
+    scope = player.scope()
+    read = {
+        text: Expression.parse(text).value(scope)
+        for text in (
+            "first_step('request_arrived', 'r2')",
+            "prompt_tokens('r2')",
+            "fact('request_submitted', 'source', 'r1')",
+            "fact('request_submitted', 'source', 'r2')",
+        )
+    }
+    assert list(read.values()) == [1, 6, "http", "page"]
+
+
+def test_what_comes_later_needs_an_engine_that_runs_until_then(
+    tmp_path: Path, llm: AsyncLLM
+) -> None:
+    lesson = small(
+        tmp_path, "          tokens: =prompt", "          tokens: =prompt\n          at: 2"
+    )
+    with pytest.raises(StageError, match="step 2 was not reached"):
+        at(Player(lesson, 1), llm, "second")
+
+
+def test_a_setting_may_be_a_list(tmp_path: Path, llm: AsyncLLM) -> None:
+    sizes = "cudagraph_capture_sizes: [1, =size]"
+    lesson = small(tmp_path, "num_gpu_blocks: 16", f"num_gpu_blocks: 16, {sizes}")
+    at(Player(lesson, 1), llm, "second")
+    assert llm.config.cudagraph_capture_sizes == (1, 4)
+
+
+def test_the_rows_between_two_tokens_are_those_of_the_largest_step(
+    tmp_path: Path, llm: AsyncLLM
+) -> None:
+    later = """max_tokens: 3, ignore_eos: true}
+        - {prompt: Once upon a time, tokens: 20, at: 1, sampling: {max_tokens: 1}}"""
+    text = SMALL.replace("max_tokens: 3, ignore_eos: true}", later)
+    text = text.replace("{phase: schedule}", "{event: request_finished, request: r0}")
+    player = at(Player(load(write(tmp_path, text)), 1), llm, "second")
+    # Step 0 has r0's prompt, step 1 one token of it and the other's prompt, whose start is a hit.
+    rows = 1 + 20 - int(str(Expression.parse("hit_tokens('r1')").value(player.scope())))
+    assert Expression.parse("most_rows('r0')").value(player.scope()) == rows
+    with pytest.raises(ProbeError, match="no second token"):
+        Expression.parse("most_rows('r1')").value(player.scope())
 
 
 def test_what_somebody_has_stepped_by_hand_is_not_run_again(llm: AsyncLLM) -> None:
