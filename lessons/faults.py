@@ -125,6 +125,26 @@ def decodes_for_free(core: EngineCore) -> None:
     _replace(scheduler, "_close_step", close_honestly)
 
 
+def always_watermark(core: EngineCore) -> None:
+    """The blocks of the watermark stay free at every admission, whoever runs."""
+    scheduler = core.scheduler
+    manager = scheduler.kv_cache_manager
+
+    def with_watermark(
+        request: Request, num_tokens: int, hits: list[KVCacheBlock]
+    ) -> list[KVCacheBlock] | DoesNotFit:
+        known, watermark = request.num_tokens, manager.watermark_blocks
+        return manager.allocate_slots(request, num_tokens, hits, known, watermark)
+
+    _replace(scheduler, "_allocate_for_admission", with_watermark)
+
+
+def schedules_nothing(core: EngineCore) -> None:
+    """The loop asks for batches and gets empty ones, as if what decides were gone."""
+    for name in ("_schedule_running", "_schedule_waiting"):
+        _replace(core.scheduler, name, lambda: None)
+
+
 def hashes_partial(core: EngineCore) -> None:
     """The last block of a prompt is entered in the cache although it is not full."""
     manager = core.scheduler.kv_cache_manager
@@ -229,6 +249,12 @@ FAULTS: dict[str, Fault] = {
     ),
     "decodes-for-free": Fault(
         "scheduler", "a step has no more tokens than its budget", decodes_for_free
+    ),
+    "always-watermark": Fault(
+        "scheduler", "where nobody runs, nothing is kept free", always_watermark
+    ),
+    "schedules-nothing": Fault(
+        "scheduler", "who waits is admitted as soon as there is room", schedules_nothing
     ),
     "hashes-partial": Fault("block-manager", "only full blocks are cached", hashes_partial),
     "reserves-answer": Fault(

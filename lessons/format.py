@@ -8,10 +8,11 @@ observes the engine and compares, explains, changes, fixes. Unknown fields are e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from lessons.expressions import Expression, Template
 from lessons.parts import Expr, Id, Part, Place, Text
@@ -77,23 +78,50 @@ class Step(Part):
     questions: list[Question] = Field(default_factory=list)
 
 
+_THREAD = re.compile(r"([\w.-]+/[\w.-]+)?#[1-9]\d*", re.ASCII)
+
+
+def _thread(text: str) -> str:
+    if not _THREAD.fullmatch(text):
+        raise ValueError(f"{text!r:.80} is no thread; write '#48803', or 'owner/name#144'")
+    return text
+
+
+Thread = Annotated[str, AfterValidator(_thread)]  # vLLM's, where no repository is named
+
+SHOWN_BY = {  # of a symptom: what stands on the page for it
+    "engine": "Your engine shows it by itself.",
+    "fault": "A correct engine does not do this. The one here is broken on purpose.",
+    "card": "Your engine has no card to fill, so the sizes are computed for one by formula.",
+    "simulated": "It takes more than this engine has, so it is acted out with a broken one.",
+}
+
+
 class Lesson(Part):
-    """A tour or a lab."""
+    """A tour, a lab, a case of the symptom clinic or a bug hunt."""
 
     id: Id
-    kind: Literal["tour", "lab"]
+    kind: Literal["tour", "lab", "clinic", "hunt"]
     title: str
     summary: str
     number: int | None = Field(
         default=None, ge=1
     )  # its place in the course, among those of its kind
     minutes: int = Field(ge=1, le=120)
+    threads: list[Thread] = Field(default_factory=list)  # in public, of people who reported it
+    shown_by: Literal["engine", "fault", "card", "simulated"] | None = None  # of `SHOWN_BY`
     variant: dict[str, Range | Choices | Computed] = Field(default_factory=dict)
     steps: list[Step] = Field(min_length=1)
 
     def step(self, step_id: str) -> int | None:
         """The place of a step, or None."""
         return next((n for n, step in enumerate(self.steps) if step.id == step_id), None)
+
+
+def address_of(thread: str) -> str:
+    """Where a thread is read; GitHub leads on from an issue's address to a pull request's."""
+    repository, _, number = thread.partition("#")
+    return f"https://github.com/{repository or 'vllm-project/vllm'}/issues/{number}"
 
 
 def expressions(part: object, place: Place = ()) -> Iterator[tuple[Place, Expression]]:

@@ -116,9 +116,9 @@ class Player:
     @property
     def is_broken(self) -> bool:
         """Whether the engine of this step's log is broken on purpose."""
-        runs = [self.lesson.steps[n].run for n in range(self.index + 1)]
-        last = next((run for run in reversed(runs) if run is not None and run.reset), None)
-        return last is not None and last.fault is not None and self.last_try is None
+        tried = self.last_try
+        moment = self.first_scope().moment if tried is None else tried.moment
+        return moment is not None and moment.header.fault != ""
 
     @property
     def last_try(self) -> Try | None:

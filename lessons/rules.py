@@ -7,9 +7,14 @@ from pathlib import Path
 
 from lessons.format import Lesson, expressions
 from lessons.parts import Place
-from lessons.questions import ChangeQuestion, ChoiceQuestion
+from lessons.questions import BoxQuestion, ChangeQuestion, ChoiceQuestion, MomentQuestion
 
-KINDS = {"tour": "tours", "lab": "labs"}  # and the folder of their files
+KINDS = {
+    "tour": "tours",
+    "lab": "labs",
+    "clinic": "clinic",
+    "hunt": "hunts",
+}  # and the folder of their files
 
 Broken = tuple[Place, str]  # where, and what is wrong
 
@@ -20,6 +25,8 @@ def broken_rules(lesson: Lesson, path: Path) -> list[Broken]:
     found += [*_wrong_predictions(lesson), *_wrong_questions(lesson)]
     if lesson.kind == "lab":
         found += _wrong_lab(lesson)
+    elif lesson.kind in ("clinic", "hunt"):
+        found += _wrong_case(lesson)
     elif lesson.number is not None:
         found += _wrong_end(lesson)
     return found
@@ -120,6 +127,22 @@ def _wrong_end(lesson: Lesson) -> Iterator[Broken]:
     if lesson.steps[-1].title != MISTAKES:
         where: Place = ("steps", len(lesson.steps) - 1, "title")
         yield where, f"a tour of the course ends with a step `{MISTAKES}`"
+
+
+def _wrong_case(lesson: Lesson) -> Iterator[Broken]:
+    """A symptom or a defect is found on the map or in the log, and then made to go away."""
+    asked = [question for step in lesson.steps for question in step.questions]
+    if not any(isinstance(question, BoxQuestion | MomentQuestion) for question in asked):
+        yield ("steps",), f"a {lesson.kind} asks for the box or the moment; add such a question"
+    if not any(isinstance(question, ChangeQuestion) for question in asked):
+        yield ("steps",), f"a {lesson.kind} has a knob that ends it; add a question of kind: change"
+    if lesson.shown_by is None:
+        yield ("kind",), "say in `shown_by` what shows it: engine, fault, card or simulated"
+    faults = [step.run for step in lesson.steps if step.run is not None and step.run.fault]
+    if bool(faults) != (lesson.shown_by in ("fault", "simulated")):
+        yield ("shown_by",), "`shown_by: fault` or simulated goes with a run that has a fault"
+    if lesson.kind == "clinic" and not lesson.threads:
+        yield ("kind",), "name in `threads` where it was reported: ['#48803']"
 
 
 def _wrong_questions(lesson: Lesson) -> Iterator[Broken]:

@@ -61,9 +61,11 @@ class Run(Part):
     reset: bool = False
     config: Settings = Field(default_factory=dict)
     send: list[RequestSpec] = Field(default_factory=list)
+    hang_up: dict[str, Expr] = Field(default_factory=dict)  # requests, and before which step
     until: Until | None = None
     wait: Until | None = None  # the learner brings the engine there, in any way
     fault: str | None = None  # the engine is broken on purpose: a name of `lessons/faults.py`
+    fault_when: Expr | None = None  # it is so only where this holds, as a knob may say
 
     @field_validator("fault")
     @classmethod
@@ -87,6 +89,10 @@ class Run(Part):
             raise ValueError(
                 "where the learner brings the engine, all is sent before: take `at` away"
             )
+        if self.fault_when is not None and self.fault is None:
+            raise ValueError("`fault_when` says when a fault is there; name the `fault`")
+        if self.wait is not None and self.hang_up:
+            raise ValueError("where the learner brings the engine, nobody hangs up: take one away")
         if self.until is not None and self.wait is not None:
             raise ValueError("the learner brings the engine there, or the step: take one away")
         return self

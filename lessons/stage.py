@@ -6,6 +6,7 @@ already, because somebody stepped the engine by hand, nothing is run.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
@@ -32,12 +33,20 @@ def perform(llm: AsyncLLM, run: Run, scope: Scope, after: int) -> Moment:
     Raises ConfigError, RequestRefusedError or EngineError of the engine, and StageError.
     """
     begun = begin(llm, run, scope)
-    for spec in run.send:
-        if spec.at is not None:
-            _step_to(llm, spec.at.whole(scope))
-            _send(llm, [spec], scope)
+    for step, what in sorted(_later(run, scope), key=lambda each: each[0]):
+        _step_to(llm, step)
+        if isinstance(what, RequestSpec):
+            _send(llm, [what], scope)
+        else:
+            llm.abort(what)
     until = run.until or run.wait
     return reach(llm, until, scope, -1 if run.reset else after) if until else begun
+
+
+def _later(run: Run, scope: Scope) -> Iterator[tuple[int, RequestSpec | str]]:
+    """What clients do while the engine runs, each with the step before which: send, hang up."""
+    yield from ((spec.at.whole(scope), spec) for spec in run.send if spec.at is not None)
+    yield from ((step.whole(scope), request) for request, step in run.hang_up.items())
 
 
 def reach(llm: AsyncLLM, until: Until, scope: Scope, after: int) -> Moment:
@@ -49,7 +58,7 @@ def begin(llm: AsyncLLM, run: Run, scope: Scope) -> Moment:
     """Do all of it but let arrive what comes later, and run; raises what `perform` raises."""
     if run.reset:
         llm.reset(config_of(run, scope))
-    if run.fault is not None:
+    if run.fault is not None and (run.fault_when is None or run.fault_when.value(scope)):
         break_it(llm, run.fault)
     _send(llm, [spec for spec in run.send if spec.at is None], scope)
     return Moment.of(llm.trace, llm.trace.next_seq - 1)

@@ -164,6 +164,21 @@ def pads_to_the_smallest(llm: AsyncLLM, fault: str | None) -> bool:
     return bool(read(llm, "fact('step_dispatched', 'num_padded_tokens')") == 4)
 
 
+def fills_an_empty_pool(llm: AsyncLLM, fault: str | None) -> bool:
+    begin(llm, fault, num_gpu_blocks=6, watermark=0.4)  # 2 of its 5 blocks stay free
+    send(llm, A + B + A + [1])
+    llm.step()
+    return bool(read(llm, "status('r0')") == "finished")
+
+
+def admits_who_waits(llm: AsyncLLM, fault: str | None) -> bool:
+    begin(llm, fault)
+    send(llm, A + [1])
+    run(llm, 3)
+    assert llm.failed is None
+    return bool(read(llm, "status('r0')") == "finished")
+
+
 KEEPS: dict[str, Callable[[AsyncLLM, str | None], bool]] = {
     "never-frees": gives_back,
     "ignores-parent": hits_only_the_same,
@@ -171,6 +186,8 @@ KEEPS: dict[str, Callable[[AsyncLLM, str | None], bool]] = {
     "serves-all": computes_something,
     "preempts-first": preempts_the_last,
     "decodes-for-free": keeps_its_budget,
+    "always-watermark": fills_an_empty_pool,
+    "schedules-nothing": admits_who_waits,
     "hashes-partial": caches_only_full_ones,
     "reserves-answer": admits_what_fits,
     "wastes-a-seat": fills_its_seats,

@@ -30,7 +30,7 @@ def test_the_projects_own_lessons_are_read() -> None:
     [
         ("minutes: 1", "minuts: 1", "minuts: 1", "did you mean `minutes`?"),
         ("minutes: 1\n", "", "---", "`minutes` is missing; add it"),
-        ("kind: tour", "kind: tuor", "kind: tuor", "'tour' or 'lab'"),
+        ("kind: tour", "kind: tuor", "kind: tuor", "'tour', 'lab', 'clinic' or 'hunt'"),
         ("block_size: =", "blocksize: =", "blocksize", "no engine setting `blocksize`; did you"),
         ("{max_tokens: 3", "{max_token: 3", "max_token:", "did you mean `max_tokens`?"),
         ("phase: schedule", "phase: shedule", "shedule", "there is no phase `shedule`; there are"),

@@ -52,7 +52,8 @@ def test_a_seed_always_draws_the_same_numbers_and_another_one_others() -> None:
     for lesson in LESSONS:
         drawn = [draw(lesson, seed) for seed in range(40)]
         assert drawn == [draw(lesson, seed) for seed in range(40)]
-        assert len({tuple(values.items()) for values in drawn}) >= 10
+        neighbours = 10 if lesson.kind in ("tour", "lab") else 4  # a case is done by oneself
+        assert len({tuple(values.items()) for values in drawn}) >= neighbours, lesson.id
 
 
 # -- playing ------------------------------------------------------------------------------------

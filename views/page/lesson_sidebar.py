@@ -33,6 +33,21 @@ from views.page.words import plain, sentence
 
 _log = logging.getLogger("glassbox")
 _DESK = "gb-lessons-desk"
+_KINDS = {"tour": "Tour", "lab": "Lab", "clinic": "Case", "hunt": "Bug hunt"}
+_FOLDED = {  # kinds of lessons that are looked up rather than taken one after the other
+    "clinic": (
+        "Symptom clinic",
+        ":material/stethoscope:",
+        "What people who run vLLM have reported, small: find the box and the cause, turn the knob, "
+        "see it gone.",
+    ),
+    "hunt": (
+        "Bug hunts",
+        ":material/bug_report:",
+        "Defects of vLLM 0.26.0 that this engine can switch on: find where it goes wrong, and see "
+        "the difference.",
+    ),
+}
 _TROUBLES = (
     ConfigError,
     EngineError,
@@ -174,9 +189,19 @@ def sidebar(llm: AsyncLLM | None, labels: dict[str, str]) -> LessonShown | None:
 def _catalogue() -> None:
     _top("Lessons", "Close", _toggle)
     st.markdown("A tour explains; in a lab you predict what the engine will do, and see.")
-    named = desk().offered
-    for lesson in sorted(_readable(), key=lambda lesson: lesson.id != named):
-        _offer(lesson)
+    lessons = sorted(_readable(), key=lambda lesson: lesson.id != desk().offered)
+    if lessons and lessons[0].id == desk().offered:
+        _offer(lessons.pop(0))
+    for kind, (title, icon, says) in _FOLDED.items():
+        group = [lesson for lesson in lessons if lesson.kind == kind]
+        if group:
+            with st.expander(f"{title} ({len(group)})", icon=icon, key=f"gb-group-{kind}"):
+                st.markdown(says)
+                for lesson in group:
+                    _offer(lesson)
+    for lesson in lessons:
+        if lesson.kind not in _FOLDED:
+            _offer(lesson)
     for problem in (p for path in lesson_files() for error in _of(path)[1] for p in error.problems):
         st.error(plain(f"{problem.file.name}, line {problem.line}: {problem.message}"))
 
@@ -197,7 +222,7 @@ def _offer(lesson: Lesson) -> None:
             st.caption("The lesson that your link names. It begins when you press Start.")
         st.markdown(f"**{plain(lesson.title)}**")
         st.markdown(plain(lesson.summary))
-        st.caption(f"{lesson.kind.capitalize()}, about {lesson.minutes} minutes")
+        st.caption(f"{_KINDS[lesson.kind]}, about {lesson.minutes} minutes")
         gate = class_desk.gate(lesson)
         if gate.says:
             st.caption(plain(gate.says))

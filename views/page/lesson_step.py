@@ -12,6 +12,7 @@ import streamlit as st
 
 from engine.async_llm import AsyncLLM
 from lessons.expressions import Scope, Template
+from lessons.format import SHOWN_BY, Lesson, address_of
 from lessons.grading import Given, Verdict, model_answer
 from lessons.play import Asked, Player
 from lessons.questions import (
@@ -40,6 +41,8 @@ def draw(player: Player, llm: AsyncLLM, labels: Labels) -> None:
             "next reset it is sound again.",
             icon=":material/build:",
         )
+    if player.index == 0:
+        _case(player.lesson)
     st.markdown(_text(step.text, scope, labels))
     if step.look is not None:
         with st.container(key="gb-lesson-look"):
@@ -60,6 +63,15 @@ def draw(player: Player, llm: AsyncLLM, labels: Labels) -> None:
         st.caption("A check for yourself. It gives no points.")
     for question in step.questions:
         _question(player, llm, Asked(step, question), labels)
+
+
+def _case(lesson: Lesson) -> None:
+    """Say where a symptom was reported, and what it is that shows it here."""
+    if lesson.threads:
+        links = [f"[{plain(thread)}]({address_of(thread)})" for thread in lesson.threads]
+        st.caption(f"Reported in public: {', '.join(links)}")
+    if lesson.shown_by is not None:
+        st.caption(SHOWN_BY[lesson.shown_by])
 
 
 def announcement(player: Player, llm: AsyncLLM) -> str:
