@@ -219,6 +219,13 @@ class AsyncLLM(EngineLoop):
         made = self._restored(moment, past)
         return self._in_turn(lambda: self._replace(*made))
 
+    def stay_stopped(self, past: Trace, why: str) -> None:
+        """Be what is left of an engine that had stopped: its log. Only a reset makes it work again.
+
+        For an engine that has done nothing yet.
+        """
+        self.thread.call(lambda: self._stay_stopped(past, why))
+
     def name_document(self, title: str) -> None:
         """Say in the log, and in those of later resets, beside which document it is looked at."""
 
@@ -231,7 +238,8 @@ class AsyncLLM(EngineLoop):
     def rest(self) -> Moment | None:
         """Finish the step under way and end; what another engine needs to go on.
 
-        None where there is nothing to go on from. Raises EngineError, MomentError; it has ended.
+        None where there is nothing to go on from, since it is fresh or has stopped. Raises
+        MomentError, EngineError. It has ended.
         """
         return self._in_turn(self._rest)
 

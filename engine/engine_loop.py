@@ -95,6 +95,7 @@ class EngineLoop:
         self._console = console
         self._subscribers: list[Callable[[], None]] = []
         self._closed = False
+        self._only_log = False  # of an engine that had stopped: there is nothing else of it
         self._lap = 0  # counts runs; a turn of an older run does nothing
         self._turn_queued = False
         self._next_due = 0.0
@@ -199,6 +200,7 @@ class EngineLoop:
         self._log_reader = LogReader(trace)
         outputs.after_step = self._line.step_ends
         self.failed, self.mode, self.rate = None, "paused", None
+        self._only_log = False
         parts.log_start()
         self._first_seq = trace.next_seq
         if restored is not None:
@@ -258,6 +260,13 @@ class EngineLoop:
             continue_log(parts.core, past)
         return parts, config, Restored(facts, moment.state.next_id)
 
+    def _stay_stopped(self, past: Trace, why: str) -> None:
+        stood = past.state()["engine"]
+        self.core.trace = past
+        self.core.step_index, self.core.next_phase = stood["step"], Phase(stood["next_phase"])
+        self.failed, self._only_log = why, True
+        self._notify()
+
     def _reset_prefix_cache(self) -> bool:
         self._check_usable()
         return self.core.reset_prefix_cache()
@@ -266,8 +275,9 @@ class EngineLoop:
         try:
             if self._closed or self.failed is not None or self.is_fresh:
                 return None
-            self._finish_steps()
-            return self._take_moment()
+            with suppress(EngineError):  # it stops on the way
+                self._finish_steps()
+            return self._take_moment() if self.failed is None else None
         finally:
             self._close()
 
@@ -479,6 +489,11 @@ class EngineLoop:
     def _check_integrity(self) -> IntegrityChecked:
         """Also of an engine that failed: there it is most wanted."""
         self._check_open()
+        if self._only_log:
+            raise EngineError(
+                "this engine had stopped before it was put to rest: its log is here, and its books "
+                "are not any more; reset it to go on"
+            )
         self.core.rest()
         began = time.perf_counter()
         report = check_integrity(self.core, self._log_reader)

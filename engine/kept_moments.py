@@ -95,19 +95,28 @@ class KeptMoments:
         except MomentError:
             path.unlink(missing_ok=True)
             raise
-        return self.keep(key, path, moment, None if log is None else self._write_log(log))
+        return self.keep(key, path, moment, None if log is None else self._beside(log))
 
-    def _write_log(self, log: Trace) -> Path | None:
-        path = None
+    def write_log(self, key: str, log: Trace) -> Kept:
+        """Keep the log alone of a session's engine, which had stopped. Raises NoRoom."""
+        path = self._written(log)
+        return self._keep(key, Kept(path, "", log.step, path.stat().st_size))
+
+    def _beside(self, log: Trace) -> Path | None:
         try:
-            path = self.new_path()
+            return self._written(log)
+        except NoRoom as error:
+            messages.warning("the log of an engine that rests could not be written: %s", error)
+            return None
+
+    def _written(self, log: Trace) -> Path:
+        path = self.new_path()
+        try:
             with path.open("w", encoding="utf-8") as file:
                 log.save(file)
-        except (OSError, NoRoom) as error:
-            messages.warning("the log of an engine that rests could not be written: %s", error)
-            if path is not None:
-                path.unlink(missing_ok=True)
-            return None
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            raise no_room(error) from None
         return path
 
     def keep(self, key: str, path: Path, moment: Moment, log: Path | None = None) -> Kept:
@@ -115,6 +124,9 @@ class KeptMoments:
         num_bytes = path.stat().st_size
         num_log_bytes = 0 if log is None else log.stat().st_size
         kept = Kept(path, moment.file_name, moment.state.step, num_bytes, log, num_log_bytes)
+        return self._keep(key, kept)
+
+    def _keep(self, key: str, kept: Kept) -> Kept:
         with self._lock:
             self._forget(key)
             self._kept[key] = kept

@@ -15,20 +15,19 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.async_llm import AsyncLLM, EngineError, MakeRunner
 from engine.background_model import BackgroundModel, LoadModel, ModelStatus
 from engine.comparison.comparisons import Comparisons
-from engine.config import ConfigError, EngineConfig
-from engine.engine_thread import EngineThread, EngineThreadStopped
+from engine.config import EngineConfig
+from engine.engine_thread import EngineThread
 from engine.garbage import give_back
-from engine.kept_moments import Kept, KeptMoments
+from engine.kept_moments import KeptMoments
 from engine.limits import limit, named
-from engine.moment import read_moment
-from engine.trace import Trace, TraceError
+from engine.sleepers import Asleep, Sleepers
+from engine.trace import Trace
 
 if TYPE_CHECKING:
     from engine.model_loader import LoadedModel
@@ -42,20 +41,6 @@ YIELD_SECONDS = 60  # unseen for so long, an engine makes room for a new session
 POOL_SHARE = 4  # a pool may take one part in so many of the memory
 SHARED_CONFIG = EngineConfig(num_gpu_blocks=256, max_num_batched_tokens=256, max_num_seqs=16)
 SHARED_KEY = "EMPTY"  # what clients send that need no key, by custom
-RESTED = (
-    "This session was not seen for {minutes} minutes, so its engine was put to rest. "
-    "A fresh one has been made with the same settings; the old trace is gone."
-)
-WOKEN = (
-    "This session was not seen for {minutes} minutes, so its engine was put to rest. "
-    "It goes on from where it stood, paused, and so does its log."
-)
-WOKEN_WITHOUT_LOG = (
-    "This session was not seen for {minutes} minutes, so its engine was put to rest. "
-    "It goes on from where it stood, paused; the log before that is gone."
-)
-ASLEEP = "asleep "  # before a session's key: the moment in which its engine was put to rest
-
 
 log = logging.getLogger("glassbox")
 
@@ -92,9 +77,16 @@ class Session:
     last_seen: float
     config: EngineConfig = field(default_factory=EngineConfig)
     engine: AsyncLLM | None = None
-    asleep: Future[Kept | None] | None = None  # its last engine was put to rest; as what
+    making: threading.Lock = field(default_factory=threading.Lock)  # held while it gets an engine
+    is_making: bool = False  # it has a place among the engines already
+    asleep: Future[Asleep | None] | None = None  # its last engine was put to rest; as what
     notice: str = ""  # what to tell of that, until the next command
     notice_of: tuple[str, int] | None = None  # the log that it is about, and how long it was
+
+    @property
+    def has_place(self) -> bool:
+        """Whether it counts among those that have an engine."""
+        return self.engine is not None or self.is_making
 
 
 class Sessions:
@@ -118,16 +110,16 @@ class Sessions:
         self.idle_seconds = idle_seconds
         self.max_engines = max_engines
         self.moments = KeptMoments()
-        self._sleepers = EngineThread("sleepers")  # writes where engines stand that are put to rest
+        self._sleepers = Sleepers(self.moments)
         self._model = BackgroundModel(load)
         self.comparisons = Comparisons(self._model.get, self.thread, POOL_SHARE, make_runner)
         self._clock = clock
         self._make_runner = make_runner
-        self._lock = threading.RLock()  # of what follows; the engine thread never waits for it
-        # Held while an engine is made, which waits for the engine thread, perhaps for a whole step.
-        # Whoever only looks a session up does not wait for that.
-        self._making = threading.Lock()
+        # Of what follows; the engine thread never waits for it. Nobody holds it while an engine is
+        # made or woken, which waits for the engine thread and the disk.
+        self._lock = threading.RLock()
         self._sessions: dict[str, Session] = {}  # longest unseen first
+        self._making_shared = threading.Lock()
         self._shared: AsyncLLM | None = None
 
     # -- the model ------------------------------------------------------------------------------
@@ -162,7 +154,7 @@ class Sessions:
 
         None that has an engine: whoever makes sessions by the thousand must take nobody's.
         """
-        idle = [key for key, session in self._sessions.items() if session.engine is None]
+        idle = [key for key, session in self._sessions.items() if not session.has_place]
         empty = (key for key in idle if self._sessions[key].asleep is None)
         oldest = next(empty, None) or next(iter(idle), None)
         if oldest is None:
@@ -172,7 +164,7 @@ class Sessions:
             )
         self._rest(oldest, self._sessions.pop(oldest))
         self.moments.forget(oldest)
-        self.moments.forget(ASLEEP + oldest)
+        self._sleepers.forget(oldest)
 
     def knows(self, key: str) -> bool:
         """Whether this is a session's key."""
@@ -198,9 +190,26 @@ class Sessions:
             self.touch(key)
             if session.engine is not None:
                 return session.engine
-        with self._making:
-            if session.engine is None:
-                session.engine = self._make_session_engine(key, session)
+        with session.making:
+            if session.engine is not None:  # somebody else made it meanwhile
+                return session.engine
+            self._take_place(session)
+            try:
+                engine = session.engine = self._make_session_engine(key, session)
+            finally:
+                session.is_making = False
+            return engine
+
+    def at_hand(self, key: str) -> AsyncLLM | None:
+        """The engine behind a key where it is there and works; nobody waits for it to be made."""
+        if key == SHARED_KEY:
+            shared = self._shared
+            return shared if shared is not None and shared.failed is None else None
+        with self._lock:
+            session = self._sessions.get(key)
+            if session is None or session.engine is None:
+                return None
+            self.touch(key)
             return session.engine
 
     def notice(self, key: str) -> str | None:
@@ -217,9 +226,9 @@ class Sessions:
         """The engine of all who bring no key; None where the setting turns it off."""
         if not self.shared_enabled:
             return None
-        if self._shared is not None and self._shared.failed is None:
-            return self._shared
-        with self._making:
+        if (shared := self.at_hand(SHARED_KEY)) is not None:
+            return shared
+        with self._making_shared:
             if self._shared is None:
                 self._shared = self._make_engine(SHARED_CONFIG, shared=True)
             if self._shared.failed is not None:  # it belongs to nobody who could reset it
@@ -251,32 +260,13 @@ class Sessions:
             return sum(session.engine is not None for session in self._sessions.values())
 
     def _make_session_engine(self, key: str, session: Session) -> AsyncLLM:
-        self._make_room()
         engine = self._make_engine(session.config)
         session.notice_of = None
         if session.asleep is not None:
-            session.notice, session.asleep = self._wake(key, session.asleep, engine), None
+            session.notice = self._sleepers.wake(key, session.asleep, engine)
+            session.asleep = None
             session.notice_of = length_of(engine.trace)
         return engine
-
-    def _wake(self, key: str, asleep: Future[Kept | None], engine: AsyncLLM) -> str:
-        """Have a new engine go on from where the one that was put to rest stood; what to say of it.
-
-        For that it waits until the other one's moment is written.
-        """
-        kept = asleep.result()
-        if kept is None:
-            return RESTED
-        settings, past = engine.requested_config, None
-        try:
-            past = past_of(kept)
-            engine.restore(read_moment(kept.path), past)
-        except ConfigError:  # no memory is left for it, or its file had to make room for others'
-            return RESTED
-        finally:
-            self.moments.forget(ASLEEP + key)
-        engine.requested_config = settings
-        return WOKEN if past is not None else WOKEN_WITHOUT_LOG
 
     def _make_engine(self, config: EngineConfig, shared: bool = False) -> AsyncLLM:
         return AsyncLLM(
@@ -290,16 +280,19 @@ class Sessions:
             console=shared,  # where every tab has an engine, one of them speaks there
         )
 
-    def _make_room(self) -> None:
+    def _take_place(self, session: Session) -> None:
         """Where there are too many engines, put the longest unseen one to rest, or refuse."""
-        if self.num_engines() < self.max_engines:
-            return
         with self._lock:
-            for key, session in self._sessions.items():
-                unseen = self._clock() - session.last_seen
-                if session.engine is not None and unseen >= min(YIELD_SECONDS, self.idle_seconds):
-                    self._rest(key, session)
-                    return
+            if sum(each.has_place for each in self._sessions.values()) >= self.max_engines:
+                self._make_room()
+            session.is_making = True
+
+    def _make_room(self) -> None:
+        for key, session in self._sessions.items():
+            unseen = self._clock() - session.last_seen
+            if session.engine is not None and unseen >= min(YIELD_SECONDS, self.idle_seconds):
+                self._rest(key, session)
+                return
         raise TooManySessions(
             f"all {self.max_engines} engines of this server are in use; try again in some minutes "
             f"{named('MAX_ENGINES')}"
@@ -319,28 +312,8 @@ class Sessions:
         self.comparisons.forget(key)
         if session.engine is not None:
             session.config = session.engine.requested_config
-            session.asleep = self._put_to_rest_soon(key, session.engine)
+            session.asleep = self._sleepers.put_to_rest(key, session.engine)
             session.engine = None
-
-    def _put_to_rest_soon(self, key: str, engine: AsyncLLM) -> Future[Kept | None]:
-        return self._sleepers.turn(lambda: self._put_to_rest(key, engine))
-
-    def _put_to_rest(self, key: str, engine: AsyncLLM) -> Kept | None:
-        """On a thread of its own: write where the engine stands, and close it."""
-        try:
-            moment = engine.rest()
-            if moment is None:
-                return None
-            return self.moments.write(ASLEEP + key, moment, engine.trace)
-        except (EngineError, ConfigError, EngineThreadStopped) as error:
-            log.info("an engine was put to rest and cannot be woken: %s", error)
-            return None
-        except Exception:  # whatever it was, the session's next use makes a fresh one
-            log.exception("an engine was put to rest and cannot be woken")
-            return None
-        finally:
-            with suppress(EngineThreadStopped):
-                engine.close_soon()
 
     def _sweep_later(self) -> None:
         def sweep_up() -> None:
@@ -363,24 +336,13 @@ class Sessions:
             for engine in engines:
                 engine.close_soon()
         self.thread.stop()
-        self._sleepers.stop()
+        self._sleepers.close()
         self.moments.close()
 
 
 def length_of(log: Trace) -> tuple[str, int]:
     """Which log it is, and how long it is by now; whoever remembers that keeps no log alive."""
     return log.header.trace_id, log.next_seq
-
-
-def past_of(kept: Kept) -> Trace | None:
-    """The log of an engine that was put to rest; None where there is none any more."""
-    if kept.log is None:
-        return None
-    try:
-        return Trace.load(kept.log)
-    except TraceError as error:  # what was written is not what was read: the disk, or a hand
-        log.warning("the log of an engine that rested is lost: %s", error)
-        return None
 
 
 def shared_from_environment() -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 from fastapi import APIRouter, Request
@@ -18,6 +20,10 @@ from engine import strict_json
 from engine.api.protocol import ApiError
 from engine.async_llm import AsyncLLM
 from engine.sessions import SHARED_KEY, Sessions
+
+# Engines that are made or woken, each of which waits for its thread or the disk. Not the event
+# loop's own threads, which all other answers need.
+MAKING = ThreadPoolExecutor(8, "engine-maker")
 
 
 class Access(NamedTuple):
@@ -96,10 +102,10 @@ def unauthorized(message: str) -> ApiError:
 async def engine_of(sessions: Sessions, key: str) -> AsyncLLM:
     """The engine behind a key, made if need be without holding up the event loop."""
     check_key(sessions, key)
-    if key == SHARED_KEY:
-        engine = await asyncio.to_thread(sessions.shared)
-    else:
-        engine = await asyncio.to_thread(sessions.get, key)
+    engine = sessions.at_hand(key)
+    if engine is None:
+        make = sessions.shared if key == SHARED_KEY else partial(sessions.get, key)
+        engine = await asyncio.get_running_loop().run_in_executor(MAKING, make)
     if engine is None:
         raise unauthorized("this key is not good any more")
     return engine

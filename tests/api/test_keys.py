@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 
 from tests.api.live_server import Events, Server
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 BODY = {"prompt": "hello", "max_tokens": 3, "ignore_eos": True}
 
@@ -73,7 +75,7 @@ def test_a_key_is_in_no_answer_no_log_and_no_file(
         monkeypatch.setattr(engine.core.runner, "execute_model", lambda: 1 / 0)
         answers.append(client.post("/v1/completions", json=BODY))
         answers += [client.get("/api/trace"), client.get("/health"), client.get("/api/session")]
-        monkeypatch.setattr(server.sessions, "get", lambda key: {}[key])  # not foreseen
+        monkeypatch.setattr(server.sessions, "at_hand", lambda key: {}[key])  # not foreseen
         answers.append(client.get("/v1/models"))
         assert answers[-1].status_code == 500
         monkeypatch.undo()
@@ -102,3 +104,18 @@ def test_a_key_opens_one_engine_and_a_part_of_it_none(server: Server) -> None:
     with server.client() as stranger:
         assert "mine alone" not in stranger.get("/api/trace").text
         assert stranger.get("/api/events").status_code == 401
+
+
+def test_who_has_an_engine_waits_for_nobody_elses(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All threads that make engines are held."""
+    key, _ = server.session()
+    go_on = threading.Event()
+    with ThreadPoolExecutor(1) as makers, server.client(key) as client:
+        monkeypatch.setattr("engine.api.access.MAKING", makers)
+        makers.submit(go_on.wait, PATIENCE_S)
+        try:
+            assert client.post("/api/engine/step", timeout=10).status_code == 200
+        finally:
+            go_on.set()

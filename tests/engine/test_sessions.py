@@ -8,6 +8,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from engine.background_model import Kernels, ModelNotReady
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.model_loader import LoadedModel
 from engine.model_loader.fetch import ModelError, Progress
+from engine.moment import Moment, read_moment
 from engine.output_processor import RequestLost
 from engine.sessions import IDLE_SECONDS, Sessions, TooManySessions, registry
 from engine.trace import Trace, record_to_json
@@ -273,6 +275,90 @@ def test_what_cannot_be_kept_is_said_and_a_fresh_engine_is_made(
     fresh = sessions.get(key)
     assert fresh is not None and fresh.is_fresh and engine.closed
     assert "A fresh one has been made" in str(sessions.notice(key))
+
+
+def test_an_engine_that_had_stopped_wakes_with_its_log_and_goes_on_after_a_reset(
+    sessions: Sessions, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = sessions.create()
+    engine = sessions.get(key)
+    assert engine is not None
+    engine.submit("the same words", SamplingParams(max_tokens=12, ignore_eos=True))
+    engine.step()
+    monkeypatch.setattr(engine.core.runner, "execute_model", lambda: 1 / 0)
+    with pytest.raises(EngineError, match="ZeroDivisionError"):
+        engine.step()
+    before = list(engine.trace.lines())
+    for _ in range(2):  # and rests once more
+        clock.now += IDLE_SECONDS
+        sessions.sweep()
+        woken = sessions.get(key)
+        assert woken is not None and woken is not engine and engine.closed
+        assert list(woken.trace.lines()) == before
+        assert "which had stopped" in str(sessions.notice(key))
+        assert woken.failed == engine.failed and "ZeroDivisionError" in str(woken.failed)
+        assert (woken.status.step, woken.status.next_phase) == (1, "execute")
+        engine = woken
+    for act in (engine.step, engine.run, engine.check_integrity, engine.take_moment):
+        with pytest.raises(EngineError, match="reset"):
+            act()
+    assert list(engine.trace.lines()) == before
+    engine.reset()
+    assert engine.failed is None and engine.check_integrity().messages == ()
+    assert sessions.notice(key) is None
+
+
+def test_an_engine_that_stops_on_its_way_to_rest_keeps_its_log(
+    sessions: Sessions, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = sessions.create()
+    engine = sessions.get(key)
+    assert engine is not None
+    engine.submit("the same words")
+    engine.step_phase()
+    monkeypatch.setattr(engine.core.runner, "execute_model", lambda: 1 / 0)
+    clock.now = IDLE_SECONDS
+    sessions.sweep()
+    woken = sessions.get(key)
+    assert woken is not None and "ZeroDivisionError" in str(woken.failed)
+    assert woken.trace.header.trace_id == engine.trace.header.trace_id
+
+
+def test_while_an_engine_wakes_others_are_made_and_asked(
+    sessions: Sessions, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, go_on = threading.Event(), threading.Event()
+
+    def read_slowly(path: Path) -> Moment:
+        reading.set()
+        assert go_on.wait(PATIENCE_S)
+        return read_moment(path)
+
+    monkeypatch.setattr("engine.sleepers.read_moment", read_slowly)
+    key = sessions.create()
+    engine = sessions.get(key)
+    assert engine is not None
+    engine.submit("hello")
+    engine.step()
+    clock.now = IDLE_SECONDS
+    sessions.sweep()
+    with ThreadPoolExecutor(2) as pool:
+        waking = [pool.submit(sessions.get, key) for _ in range(2)]
+        assert reading.wait(PATIENCE_S)
+        try:
+            assert sessions.at_hand(key) is None
+            other = sessions.create()
+            made, shared = sessions.get(other), sessions.shared()
+            assert made is not None and sessions.at_hand(other) is made
+            assert made.step().step == 1
+            assert shared is not None and shared.status.mode == "running"
+            with pytest.raises(TooManySessions):  # who wakes has a place of the two already
+                sessions.get(sessions.create())
+            assert not any(each.done() for each in waking)
+        finally:
+            go_on.set()
+        first, second = (each.result() for each in waking)
+    assert first is not None and first is second and first.status.step == 1
 
 
 def test_a_touch_is_a_visit(sessions: Sessions, clock: Clock) -> None:
