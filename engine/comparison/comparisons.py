@@ -109,7 +109,8 @@ class Comparison:
         self.order = order(repetitions)
         self.run = 1  # of `order`
         self.again = False  # it goes once more, since the first go captured graphs
-        self.progress = self._fresh = Progress(0, 0, len(workload.requests))
+        self.progress = self._fresh = Progress(0, 0, len(workload.requests), 0.0)
+        self._steps: dict[int, int] = {}  # that a side takes, once it has run
         self.doing: Doing | None = None  # what takes longer than a step, at the moment
         self.problem = ""  # why it failed
         self.result: Result | None = None
@@ -155,6 +156,18 @@ class Comparison:
         """Whose run it is: 0 is A, 1 is B."""
         return self.order[self.run - 1]
 
+    @property
+    def steps(self) -> int | None:
+        """How many the run at hand will take; None until one of its side has shown it."""
+        return self._steps.get(self.side)
+
+    @property
+    def share(self) -> float:
+        """How much of all runs is done, each taken for as long as any other."""
+        steps, progress = self.steps, self.progress
+        of_run = progress.share if steps is None else progress.step / steps
+        return (self.run - 1 + min(1.0, of_run)) / len(self.order)
+
     def _run(self, number: int, config: EngineConfig) -> RunResult:
         """A run whose times have no capture of a graph in them: it goes again where they would."""
         self.run, self.again = number, False
@@ -163,6 +176,7 @@ class Comparison:
             run = self._make_run(config, self._hear)
             try:
                 run.execute(self._tell, self._cancelled.is_set)
+                self._steps[self.side] = run.progress.step
                 if self.again or not run.captured_graphs:
                     return RunResult.of(run, rehearsed=self.again)
             finally:
@@ -184,6 +198,8 @@ class Comparison:
             "again": self.again,
             "doing": None if self.doing is None else str(self.doing),
             **self.progress._asdict(),
+            "steps": self.steps,
+            "share": self.share,
             "knob": self.setting.knob,
             "values": [self.setting.a, self.setting.b],
             "workload": {

@@ -47,6 +47,9 @@ class Progress(NamedTuple):
     step: int
     finished: int  # requests
     requests: int
+    share: (
+        float  # of all tokens that it may be about; a request that ended early has had all of its
+    )
 
 
 class Output(NamedTuple):
@@ -114,8 +117,10 @@ class Run:
     @property
     def progress(self) -> Progress:
         """How far it is."""
-        done = sum(request.finish_reason is not None for request in self.requests.values())
-        return Progress(self.core.step_index, done, len(self.workload.requests))
+        requests = self.requests.values()
+        done = sum(request.finish_reason is not None for request in requests)
+        share = sum(map(tokens_done, requests)) / self.workload.num_tokens
+        return Progress(self.core.step_index, done, len(self.workload.requests), share)
 
     @property
     def captured_graphs(self) -> int:
@@ -226,6 +231,13 @@ def encoded(asked: WorkloadRequest, text: str = "") -> Encoded:
     """A workload's request as admission takes it."""
     ids = list(asked.prompt_token_ids)
     return Encoded(text, ids, asked.sampling, asked.priority, asked.cache_salt)
+
+
+def tokens_done(request: Request) -> int:
+    """Tokens of its prompt and output that are dealt with."""
+    if request.finish_reason is not None:
+        return request.num_prompt_tokens + request.sampling_params.max_tokens
+    return max(request.num_computed_tokens, request.num_tokens * (request.num_output_tokens > 0))
 
 
 def check_requests(workload: Workload, model: LoadedModel, config: EngineConfig) -> None:

@@ -16,7 +16,7 @@ from engine.comparison.comparisons import Comparison, ComparisonBusy, Setting
 from engine.comparison.decisions import first_divergence
 from engine.comparison.figures import Sample, spread
 from engine.comparison.result import Result, RunResult, Unequal, unequal
-from engine.comparison.run import Run
+from engine.comparison.run import Progress, Run
 from engine.comparison.workload import Workload, WorkloadError, of_prompts, of_trace, read
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.events import (
@@ -466,6 +466,33 @@ def test_steps_without_work_pass_until_somebody_comes(sessions: Sessions, key: s
         if isinstance(record, Event) and isinstance(record.facts, RequestScheduled)
     ]
     assert came == [(0, "early"), (1, "early"), (30, "late"), (31, "late")]
+
+
+def test_a_comparison_says_how_much_of_it_is_done(
+    sessions: Sessions, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its steps are known once its side has run, its tokens from the beginning."""
+    seen: list[dict[str, Any]] = []
+
+    def tell(comparison: Comparison, progress: Progress) -> None:
+        comparison.progress = progress
+        seen.append(comparison.describe())
+
+    monkeypatch.setattr(Comparison, "_tell", tell)
+    base = EngineConfig(enforce_eager=True, max_num_seqs=4)  # no run goes again
+    workload = of_one(max_tokens=6)
+    result = compare(sessions, key, workload, base, "max_num_batched_tokens", 64, 4, repetitions=2)
+    total = [result.a.num_steps, result.b.num_steps]
+    told = [(each["run"], each["step"], each["steps"]) for each in seen]
+    assert told == [
+        (run, step, known)
+        for run, side, known in ((1, 0, None), (2, 1, None), (3, 1, total[1]), (4, 0, total[0]))
+        for step in range(1, total[side] + 1)
+    ]
+    shares = [each["share"] for each in seen]
+    assert shares == sorted(shares) and shares[-1] == 1.0
+    assert all((each["run"] - 1) / 4 < each["share"] <= each["run"] / 4 for each in seen)
+    assert len(set(shares[total[0] : sum(total)])) > 8  # chunks of the one prompt count
 
 
 def test_one_comparison_a_session_which_can_be_cancelled(sessions: Sessions, key: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from engine.comparison.comparisons import order
+from engine.comparison.comparisons import Comparison, order
 from engine.comparison.figures import LATENCIES, spread
 from engine.comparison.result import Difference, Result, RunResult
 from views.page.compare_charts import NAMES
@@ -158,6 +158,19 @@ DEFINITIONS = (
         "largest",
     ),
 )
+
+
+def progress_text(comparison: Comparison) -> str:
+    """Which run it is and how far: its steps are known in advance where its side has run before."""
+    step, finished, requests, _ = comparison.progress
+    again = " once more, since the first go captured graphs" if comparison.again else ""
+    of_steps = f" of {comparison.steps}" if comparison.steps is not None else ""
+    now = comparison.doing  # it takes longer than a step
+    held = f". It is {now}" if now is not None else ""
+    return (
+        f"Run {comparison.run} of {len(comparison.order)}, of side {'AB'[comparison.side]}{again}: "
+        f"step {step}{of_steps}, {finished} of {requests} requests finished{held}"
+    )
 
 
 def busy(result: Result) -> str:

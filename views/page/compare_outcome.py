@@ -9,7 +9,7 @@ import streamlit as st
 from engine.comparison.comparisons import Comparison
 from engine.comparison.result import Result
 from views.page.compare_charts import charts
-from views.page.compare_figures import busy, figures, odd, outputs
+from views.page.compare_figures import busy, figures, odd, outputs, progress_text
 from views.page.words import plain, sentence
 from views.page.workspace import bootstrap
 
@@ -34,17 +34,7 @@ def outcome(comparison: Comparison) -> None:
 def _progress(comparison: Comparison) -> None:
     if comparison.stage != "running":
         st.rerun()
-    step, finished, requests = comparison.progress
-    again = " once more, since the first go captured graphs" if comparison.again else ""
-    runs = len(comparison.order)
-    done = (comparison.run - 1 + finished / requests) / runs
-    now = comparison.doing  # it takes longer than a step
-    held = f". It is {plain(str(now))}" if now is not None else ""
-    st.progress(
-        min(1.0, done),
-        text=f"Run {comparison.run} of {runs}, of side {'AB'[comparison.side]}{again}: "
-        f"step {step}, {finished} of {requests} requests finished{held}",
-    )
+    st.progress(comparison.share, text=plain(progress_text(comparison)))
     st.button("Cancel", key="gb-compare-cancel", on_click=comparison.cancel)
 
 

@@ -8,15 +8,17 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from engine.comparison.comparisons import Setting
+from engine.comparison.comparisons import Comparison, Setting
 from engine.comparison.result import Difference, Output, Result, Unequal
+from engine.comparison.run import Progress
 from engine.comparison.workload import of_prompts
 from engine.config import EngineConfig, SamplingParams, SpeculativeConfig
+from engine.doing import Doing
 from engine.input_processor import Encoded
 from engine.model_loader import load_model
 from engine.sessions import Sessions
 from views.page.compare_charts import charts, hit_rates
-from views.page.compare_figures import beside, busy, figures, odd, outputs
+from views.page.compare_figures import beside, busy, figures, odd, outputs, progress_text
 from views.page.compare_knobs import compared, first_values, knobs, label
 
 LABELS = ("max_num_batched_tokens 64", "<b>32</b>")
@@ -175,3 +177,18 @@ def test_a_label_that_plotly_would_take_for_markup_is_shown_as_it_is(result: Res
         told = json.dumps(chart.figure)
         assert "<b>" not in told and "<a " not in told
     assert charts(result, (hostile, ""))[1].figure["data"][0]["name"] == f"A: {shown}"
+
+
+def test_progress_names_the_steps_of_a_run_whose_side_has_run_before() -> None:
+    workload = of_prompts("", "tiny-random", [Encoded("", [1, 2], SamplingParams(), 0, "")])
+    setting = Setting("max_num_seqs", 8, 4)
+    configs = setting.configs(EngineConfig())
+    comparison = Comparison(workload, setting, configs, lambda *_: None, None, 2)  # type: ignore[arg-type]
+    comparison.progress = Progress(3, 0, 1, 0.5)
+    assert progress_text(comparison) == "Run 1 of 4, of side A: step 3, 0 of 1 requests finished"
+    comparison.run, comparison._steps = 3, {0: 9, 1: 12}
+    comparison.doing = Doing("compiling", 1, 2, "kernels")
+    assert progress_text(comparison) == (
+        "Run 3 of 4, of side B: step 3 of 12, 0 of 1 requests finished. "
+        "It is compiling (1 of 2 kernels)"
+    )
