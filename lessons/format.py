@@ -77,6 +77,11 @@ class Step(Part):
     run: Run | None = None
     questions: list[Question] = Field(default_factory=list)
 
+    @property
+    def gives_points(self) -> bool:
+        """Whether its questions give points: those of a self-check or a recall do not."""
+        return not self.self_check and self.kind != "recall"
+
 
 _THREAD = re.compile(r"([\w.-]+/[\w.-]+)?#[1-9]\d*", re.ASCII)
 
@@ -112,6 +117,11 @@ class Lesson(Part):
     shown_by: Literal["engine", "fault", "card", "simulated"] | None = None  # of `SHOWN_BY`
     variant: dict[str, Range | Choices | Computed] = Field(default_factory=dict)
     steps: list[Step] = Field(min_length=1)
+
+    @property
+    def points(self) -> int:
+        """The points that there are."""
+        return sum(q.points for step in self.steps if step.gives_points for q in step.questions)
 
     def step(self, step_id: str) -> int | None:
         """The place of a step, or None."""

@@ -357,8 +357,8 @@ class Player:
         return asked.question.hint_cost * self.hints.get(asked.key, 0)
 
     def counts(self, asked: Asked) -> bool:
-        """Whether a question gives points: those of a self-check or a recall do not."""
-        return not asked.step.self_check and asked.step.kind != "recall"
+        """Whether a question gives points."""
+        return asked.step.gives_points
 
     def questions(self) -> list[Asked]:
         """All questions of the lesson, in their order."""
@@ -370,8 +370,7 @@ class Player:
 
     def points(self) -> tuple[int, int]:
         """Points that the answers have now, and that there are."""
-        most = sum(asked.question.points for asked in self.questions() if self.counts(asked))
-        return sum(judged.points for judged in self.judged.values()), most
+        return sum(judged.points for judged in self.judged.values()), self.lesson.points
 
     # -- kept ------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from lessons.classroom.attempts import Attempts
 from lessons.classroom.database import Database, DatabaseError, database_url
+from lessons.classroom.passes import Passes
 from lessons.classroom.register import Joined, Register, RegisterError
 from lessons.classroom.throttle import Throttle
 
@@ -38,6 +39,7 @@ class School:
         self.register = Register(database)
         self.attempts = Attempts(database, self.register.clock)
         self.seal_key = hmac.digest(secret.encode(), b"glassbox: a learner's work", "sha256")
+        self.passes = Passes()
         self._secret = hashlib.sha256(secret.encode()).digest()
         # Wrong secrets a minute. Behind a proxy all come from one address.
         self._teachers = Throttle(each=5, together=20)

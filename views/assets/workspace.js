@@ -55,7 +55,7 @@ const mounted = new WeakMap();
 /**
  * @param {{data: {document: any, file?: string|null, written?: string, version?: any,
  *   sent?: number, lesson?: any, named?: any, refused?: any, session?: string|null,
- *   heard?: number, member?: import("./page/member.js").Member|null}, key?: string,
+ *   heard?: number, member?: import("./page/kept_secret.js").Secret|null}, key?: string,
  *   parentElement: HTMLElement|ShadowRoot,
  *   setStateValue: (name: string, value: any) => void,
  *   setTriggerValue?: (name: string, value: any) => void}} component

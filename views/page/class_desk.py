@@ -1,7 +1,7 @@
 """A learner's lessons, kept in the class's register: before the page says anything of an answer.
 
 `attach` makes a tab's desk the learner's; `keep` saves where they are and brings in what another
-tab of theirs did; each answer is recorded as soon as it is judged (`_record`).
+tab of theirs did; each answer is recorded as soon as it is judged (`Ledger.record`).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
     from views.page.lesson_sidebar import Desk
 
 _WHO = "gb-class-who"
-_RUNS = "gb-class-runs"
-_TROUBLE = "gb-class-trouble"
+_LEDGER = "gb-class-ledger"
 
 
 class Gate(NamedTuple):
@@ -42,6 +42,61 @@ class Gate(NamedTuple):
 
     is_open: bool
     says: str
+
+
+@dataclass
+class Ledger:
+    """Where a tab's learner is written down.
+
+    It asks nothing of Streamlit: whatever does is where a run of the page ends once another one is
+    asked for, as by an engine that is reset, and then an answer would be judged and not recorded.
+    """
+
+    member: Member
+    runs: dict[tuple[str, int], RunInfo] = field(default_factory=dict)  # by lesson and seed
+    trouble: str = ""  # why something was not kept
+
+    def record(self, player: Player, judged: Judged) -> None:
+        """Write an answer down: it is on the disk before the learner hears what it was worth."""
+        asked = next(a for a in player.questions() if a.key == (judged.step, judged.question))
+        learner, attempts = self.member.learner, self.member.school.attempts
+        try:
+            run = self.run_of(player)
+            attempts.record(learner.id, run.id, [_answer(player, asked, judged)])
+        except NotRecorded as error:
+            self.trouble = f"{error}."
+        except SQLAlchemyError:
+            self.trouble = UNREACHABLE
+
+    def save(self, player: Player) -> RunInfo | None:
+        """Save where the learner is; what then stands there, None where it could not be."""
+        learner, attempts = self.member.learner, self.member.school.attempts
+        try:
+            run = self.run_of(player)
+            saved = attempts.save(learner.id, run.id, run.version, player.to_state(), merge)
+        except NotRecorded as error:
+            self.trouble = f"{error}."
+            return None
+        except SQLAlchemyError:
+            self.trouble = UNREACHABLE
+            return None
+        self.runs[player.lesson.id, player.seed] = saved
+        return saved
+
+    def run_of(self, player: Player) -> RunInfo:
+        """The register's run of a player, begun with the first thing that is kept of it."""
+        key = (player.lesson.id, player.seed)
+        if key not in self.runs:
+            begun = self.member.school.attempts.begin(
+                self.member.learner.id,
+                player.lesson.id,
+                player.seed,
+                lesson_digest(player.lesson.id),
+                engine_version(),
+                player.to_state(),
+            )
+            self.runs[key] = begun._replace(version=-1)  # this tab has not seen what stands there
+        return self.runs[key]
 
 
 def attach(now: Desk, lessons: Callable[[], list[Lesson]]) -> None:
@@ -52,16 +107,16 @@ def attach(now: Desk, lessons: Callable[[], list[Lesson]]) -> None:
     if who == before:
         return
     st.session_state[_WHO] = who
-    st.session_state[_RUNS] = {}
+    ledger = st.session_state[_LEDGER] = None if found is None else Ledger(found)
     if before is not None:  # somebody else's work is nobody's business
         now.player, now.left, now.turns = None, {}, {}
-    if found is None:
+    if found is None or ledger is None:
         now.learner, now.on_judged = "", None
         return
     now.learner = f"class {found.room.code} learner {found.learner.id}"
-    now.on_judged = _record
+    now.on_judged = ledger.record
     if now.player is not None:
-        now.player.on_judged = _record
+        now.player.on_judged = ledger.record
     known = {lesson.id: lesson for lesson in lessons()}
     for run in found.school.attempts.runs(found.learner.id):
         now.turns[run.lesson] = now.turns.get(run.lesson, 0) + 1
@@ -72,21 +127,12 @@ def attach(now: Desk, lessons: Callable[[], list[Lesson]]) -> None:
 
 def keep(player: Player) -> Player:
     """Save where the learner is; the player, with what another tab of theirs did."""
-    found = class_member.member()
-    if found is None:
+    ledger = _ledger()
+    if ledger is None:
         return player
-    try:
-        run = _run(found, player)
-        state = player.to_state()
-        saved = found.school.attempts.save(found.learner.id, run.id, run.version, state, merge)
-    except NotRecorded as error:
-        st.session_state[_TROUBLE] = f"{error}."
-        return player
-    except SQLAlchemyError:
-        st.session_state[_TROUBLE] = UNREACHABLE
-        return player
-    _runs()[player.lesson.id, player.seed] = saved
-    if saved.state == state:
+    state = player.to_state()
+    saved = ledger.save(player)
+    if saved is None or saved.state == state:
         return player
     merged = _player(player.lesson, saved)
     if merged is None:
@@ -98,9 +144,10 @@ def keep(player: Player) -> Player:
 
 def say_trouble() -> None:
     """Say why something was not kept, once."""
-    trouble = st.session_state.pop(_TROUBLE, "")
-    if trouble:
-        st.warning(plain(trouble), icon=":material/cloud_off:")
+    ledger = _ledger()
+    if ledger is not None and ledger.trouble:
+        st.warning(plain(ledger.trouble), icon=":material/cloud_off:")
+        ledger.trouble = ""
 
 
 def gate(lesson: Lesson) -> Gate:
@@ -135,26 +182,9 @@ def _words_of(rule: Rule) -> str:
     return f"Due {local_time(rule.due_at)}."
 
 
-def _runs() -> dict[tuple[str, int], RunInfo]:
-    found = st.session_state.setdefault(_RUNS, {})
-    assert isinstance(found, dict)
-    return found
-
-
-def _run(found: Member, player: Player) -> RunInfo:
-    """The register's run of a player, begun with the first thing that is kept of it."""
-    key = (player.lesson.id, player.seed)
-    if key not in _runs():
-        begun = found.school.attempts.begin(
-            found.learner.id,
-            player.lesson.id,
-            player.seed,
-            lesson_digest(player.lesson.id),
-            engine_version(),
-            player.to_state(),
-        )
-        _runs()[key] = begun._replace(version=-1)  # this tab has not seen what stands there
-    return _runs()[key]
+def _ledger() -> Ledger | None:
+    found = st.session_state.get(_LEDGER)
+    return found if isinstance(found, Ledger) else None
 
 
 def _player(lesson: Lesson | None, run: RunInfo) -> Player | None:
@@ -163,21 +193,6 @@ def _player(lesson: Lesson | None, run: RunInfo) -> Player | None:
         return None if lesson is None else Player.from_state(lesson, run.state)
     except StateError:
         return None
-
-
-def _record(player: Player, judged: Judged) -> None:
-    """Write an answer down: it is on the disk before the learner hears what it was worth."""
-    found = class_member.member()
-    if found is None:
-        return
-    asked = next(a for a in player.questions() if a.key == (judged.step, judged.question))
-    try:
-        run = _run(found, player)
-        found.school.attempts.record(found.learner.id, run.id, [_answer(player, asked, judged)])
-    except NotRecorded as error:
-        st.session_state[_TROUBLE] = f"{error}."
-    except SQLAlchemyError:
-        st.session_state[_TROUBLE] = UNREACHABLE
 
 
 def _answer(player: Player, asked: Asked, judged: Judged) -> Answer:

@@ -1,13 +1,9 @@
-"""Who this tab's learner is: known by a secret that the browser keeps and tells.
-
-Joining and leaving are told to the browser with a growing number (`turn`); until it has told the
-new secret back, what the tab did itself holds.
-"""
+"""Who this tab's learner is: known by a secret that the browser keeps and tells."""
 
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 import streamlit as st
 from sqlalchemy.exc import SQLAlchemyError
@@ -15,8 +11,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from lessons.classroom.register import ClassInfo, LearnerInfo
 from lessons.classroom.school import School, school
 from views.page import state
+from views.page.kept_secret import ForBrowser, KeptSecret
 
-_OWN = "gb-member"
+_secret = KeptSecret("gb-member", lambda: state.told("member"))
 _KNOWN = "gb-member-known"
 _KNOWN_SECONDS = 1.0  # a run of the page asks a dozen times
 _GONE = (
@@ -35,17 +32,9 @@ class Member(NamedTuple):
     secret: str
 
 
-class ForBrowser(TypedDict):
-    """What the browser is to keep, and what it has told."""
-
-    turn: int
-    secret: str | None
-    known: str | None
-
-
 def member() -> Member | None:
     """Return this tab's learner; None where nobody joined, or the server has no class."""
-    found, secret = school(), _secret()
+    found, secret = school(), _secret.now()
     if found is None or not secret:
         return None
     at, known = st.session_state.get(_KNOWN, (0.0, None))
@@ -68,16 +57,12 @@ def member() -> Member | None:
 
 def keep(secret: str | None) -> None:
     """Have the browser keep this secret, or none."""
-    turn = max(int(time.time() * 1000), _own()["turn"] + 1)
-    st.session_state[_OWN] = {"turn": turn, "secret": secret, "confirmed": False}
+    _secret.keep(secret)
 
 
 def for_browser() -> ForBrowser | None:
     """Return what the workspace is told; None where the server has no class."""
-    if school() is None:
-        return None
-    own = _own()
-    return {"turn": own["turn"], "secret": own["secret"], "known": _told()}
+    return None if school() is None else _secret.for_browser()
 
 
 def who() -> str:
@@ -107,22 +92,3 @@ def can_log_in() -> bool:
     except Exception:  # there is no file of secrets, or it cannot be read
         return False
     return configured and not getattr(st.user, "is_logged_in", False)
-
-
-def _own() -> dict[str, Any]:
-    found = st.session_state.get(_OWN)
-    return found if isinstance(found, dict) else {"turn": 0, "secret": None, "confirmed": True}
-
-
-def _told() -> str | None:
-    told = state.told("member")
-    return told[:200] if isinstance(told, str) else None
-
-
-def _secret() -> str | None:
-    own, told = _own(), _told()
-    if not own["confirmed"]:
-        if (told or None) != own["secret"]:
-            return own["secret"]  # type: ignore[no-any-return]
-        own["confirmed"] = True
-    return told

@@ -101,10 +101,7 @@ def _cell(lesson: str, standing: Any, step: str | None) -> str:
         return "" if step is None else f"begun, at {plain(step)}"
     known = all_lessons().get(lesson)
     every = sum(len(each.questions) for each in known.steps) if known else standing.answered
-    most = standing.most
-    if known is not None:
-        counted = [each for each in known.steps if not each.self_check]
-        most = sum(question.points for each in counted for question in each.questions)
+    most = known.points if known else standing.most
     late = f", {standing.late} late" if standing.late else ""
     at = f", at {plain(step)}" if step else ""
     return f"{standing.points} of {most} points, {standing.right} of {every} right{late}{at}"

@@ -1,7 +1,7 @@
 """The teacher's page (`?page=teacher`): one door, and behind it a class, its labs and its data.
 
-A learner's browser gets nothing of it: every part is drawn by the server, once the secret was right
-in this very session, and every button asks again whether it was.
+A learner's browser gets nothing of it: every part is drawn by the server, once this tab has shown a
+pass, which it got for the secret and keeps while it is open; every button asks for it again.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from lessons.classroom.register import ClassInfo, RegisterError
 from lessons.classroom.school import FILE_SETTING, SECRET_SETTING, SHORTEST, School, school, trouble
 from views.page import class_member, teacher_class, teacher_data
 from views.page.guard import FAILED
+from views.page.kept_secret import KeptSecret
 from views.page.words import code, plain, sentence
+from views.page.workspace import bootstrap
 
-_IN = "gb-teacher"
+_KEPT = "gb-teacher-kept"
 _SAID = "gb-teacher-said"
 _SECRET, _TITLE, _CHOSEN = "gb-teacher-secret", "gb-teacher-title", "gb-teacher-class"
 _log = logging.getLogger("glassbox")
+_pass = KeptSecret("gb-teacher-pass", lambda: getattr(st.session_state.get(_KEPT), "pass", None))
 
 
 def is_asked_for() -> bool:
@@ -41,10 +44,12 @@ def page() -> None:
     try:
         if found is None:
             _no_school()
-        elif st.session_state.get(_IN) is not True:
-            _door()
-        else:
+            return
+        _keep_pass()
+        if _is_in():
             _inside(found)
+        elif _pass.told() is not None:  # before, nobody knows whether this tab has a pass
+            _door()
     except SQLAlchemyError:
         _log.exception("the register cannot be reached")
         st.error(class_member.UNREACHABLE)
@@ -64,6 +69,20 @@ def _no_school() -> None:
     )
 
 
+def _keep_pass() -> None:
+    component = st.components.v2.component("teacher", js=bootstrap("page/teacher.js"))
+    component(key=_KEPT, data=_pass.for_browser(), on_pass_change=_noted)
+
+
+def _noted() -> None:
+    """The run that follows reads the pass."""
+
+
+def _is_in() -> bool:
+    found, shown = school(), _pass.now()
+    return found is not None and bool(shown) and found.passes.is_good(str(shown))
+
+
 def _door() -> None:
     with st.form("gb-teacher-door"):
         st.text_input("The teacher's secret", key=_SECRET, type="password", max_chars=1000)
@@ -76,8 +95,9 @@ def _enter() -> None:
     if found is None:
         return
     try:
-        st.session_state[_IN] = found.is_teacher(given, class_member.who())
-        if not st.session_state[_IN]:
+        if found.is_teacher(given, class_member.who()):
+            _pass.keep(found.passes.give())
+        else:
             st.session_state[_SAID] = "That is not the teacher's secret"
     except RegisterError as error:
         st.session_state[_SAID] = str(error)
@@ -128,8 +148,8 @@ def _class(found: School, room: ClassInfo) -> None:
 
 
 def _for_teacher(act: Callable[..., None], *args: object) -> None:
-    """Do what a button does, if this session knows the secret; say what goes wrong."""
-    if st.session_state.get(_IN) is not True or school() is None:
+    """Do what a button does, if this tab has a pass; say what goes wrong."""
+    if not _is_in():
         return
     try:
         act(*args)
@@ -149,5 +169,8 @@ def _begin() -> None:
 
 
 def _leave() -> None:
-    st.session_state.pop(_IN, None)
+    found, shown = school(), _pass.now()
+    if found is not None and shown:
+        found.passes.take_back(shown)
+    _pass.keep(None)
     st.session_state.pop(_SECRET, None)

@@ -1,0 +1,159 @@
+"""A class in two browsers at once: a learner's lab, and what the teacher sees of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.test_lessons import Learner
+from tests.browser.test_page import READY, Tab
+from tests.servers import ready_app
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+SECRET = "a secret of the tests' own"
+NAME = "=Ada <b>*Ærø*</b> | x"  # a formula, markup, and a cell's end
+
+
+@pytest.fixture(scope="module")
+def class_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`python app.py` with a class's register of its own."""
+    data = str(tmp_path_factory.mktemp("class"))
+    with ready_app("tiny-random", GLASSBOX_TEACHER_SECRET=SECRET, GLASSBOX_DATA=data) as (app, url):
+        yield url
+    assert "Traceback" not in "".join(app.lines), "".join(app.lines)
+
+
+class Teacher:
+    """The teacher's page, in a browser of its own."""
+
+    def __init__(self, page: Page, url: str):
+        self.page = page
+        page.goto(f"{url}/?page=teacher")
+        page.get_by_label("The teacher's secret").fill(SECRET)
+        page.get_by_role("button", name="Open", exact=True).click()
+        self.reads("A new class")
+
+    def begin(self, title: str) -> str:
+        """Begin a class; its code."""
+        self.page.get_by_label("A new class").fill(title)
+        self.page.get_by_role("button", name="Begin").click()
+        link = self.page.get_by_text("fills the code in").inner_text()
+        found = re.search(r"\?class=(\w+)", link)
+        assert found, link
+        return found[1]
+
+    def reads(self, text: str | re.Pattern[str]) -> None:
+        from playwright.sync_api import expect
+
+        expect(self.page.locator("[data-testid=stMain]")).to_contain_text(text)
+        self.page.wait_for_selector(READY)
+
+    def tab(self, name: str) -> None:
+        self.page.get_by_role("tab", name=name).click()
+
+    def download(self, button: str) -> str:
+        with self.page.expect_download() as download:
+            self.page.get_by_role("button", name=button).click()
+        return Path(download.value.path()).read_text("utf-8")
+
+
+@pytest.fixture
+def teacher(browser: Browser, class_url: str) -> Iterator[Teacher]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    yield Teacher(context.new_page(), class_url)
+    context.close()
+
+
+@pytest.fixture
+def learner(browser: Browser, class_url: str) -> Iterator[Learner]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    yield Learner(Tab(context.new_page(), class_url).open())
+    context.close()
+
+
+def join(learner: Learner, code: str, name: str) -> None:
+    page = learner.tab.page
+    page.get_by_role("button", name="Class", exact=True).click()
+    page.get_by_label("Class code").fill(code)
+    page.get_by_label("Your name").fill(name)
+    page.get_by_role("button", name="Join").click()
+    page.get_by_text("You are in the class as").wait_for()
+    page.keyboard.press("Escape")
+
+
+def do_the_lab(learner: Learner) -> None:
+    """All of *Lose a hit*: what was locked, an event, a box and a knob, each wrong at first."""
+    tab, side = learner.tab, learner.side
+    side.get_by_text("The full ones, each under a hash").click()
+    side.get_by_role("button", name="Answer").first.click()
+    learner.reads("A block with an empty slot would change yet")
+    learner.next("What one token is needed for")
+    learner.next("Your engine has blocks of")
+    learner.answer(1, "Lock my predictions")
+    learner.reads("Your predictions are locked")
+    learner.next("Step the engine yourself")
+    tab.press("Step")
+    learner.reads("the prefix cache keeps")
+    learner.next("r1 came with the very same")
+    learner.next("What you look for happened just before")
+    log = tab.log()
+    for event, says in (("blocks_hit", "1 of 2 points"), ("prefix_looked_up", "2 of 2 points")):
+        found = [each for each in log.events(event) if each["facts"]["request"] == "r1"]
+        side.locator("input[type=number]").first.fill(str(found[0]["seq"]))
+        side.get_by_role("button", name="Answer").first.click()
+        learner.reads(says)
+    side.get_by_role("combobox").click()
+    tab.page.get_by_role("option", name="KVCacheManager").click()
+    side.get_by_role("button", name="Answer").last.click()
+    learner.reads("It keeps the hashes of all blocks")
+    learner.next("One token more or less")
+    learner.knob(24)
+    learner.reads("The prompt ends with a full block")
+    learner.knob(25)
+    learner.reads("Done: r1")
+    learner.next("You have 4 of 6 questions right")
+
+
+def test_a_learner_does_a_lab_and_the_teacher_sees_it(
+    teacher: Teacher, learner: Learner, tmp_path: Path
+) -> None:
+    code = teacher.begin("Systems")
+    join(learner, code, NAME)
+    do_the_lab(learner.start("lose-a-hit"))
+    teacher.reads(NAME)
+    teacher.reads("9 of 10 points, 4 of 6 right, at end")
+    teacher.page.reload()  # nobody is asked for the secret again
+    teacher.tab("Questions")
+    teacher.reads("The commonest wrong answers")
+    found = teacher.page.get_by_role("row", name="where").first.inner_text().split("\t")
+    assert found == ["Lose a hit by one token", "where", "1", "0 of 1", "1 of 1", "2"]
+
+    teacher.tab("Learners and data")
+    assert f"'{NAME}," in teacher.download("All answers, as a table").replace('"', "")
+    attempts = json.loads(teacher.download("Everything, as data"))["learners"][0]["attempts"]
+    assert [one["question"] for one in attempts if not one["right"]] == [
+        "hit",
+        "where",
+        "one-token",
+    ]
+    learner.tab.page.get_by_role("button", name="Class", exact=True).click()
+    with learner.tab.page.expect_download() as saved:
+        learner.tab.page.get_by_role("button", name="Save my work").click()
+    work = tmp_path / saved.value.suggested_filename
+    saved.value.save_as(work)
+    teacher.page.locator("input[type=file]").set_input_files(work)
+    teacher.reads("The file is as this server wrote it.")
+    teacher.reads("7 answers, 9 points in right ones")
+    teacher.page.get_by_text("Delete this learner and all their answers").click()
+    teacher.page.get_by_role("button", name="Delete the learner").click()
+    teacher.reads("Nobody has joined yet.")
+    learner.tab.page.keyboard.press("Escape")
+    learner.side.get_by_role("button", name="Leave").click()
+    learner.tab.has(".gb-note", "You are not in the class any more")
