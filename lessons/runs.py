@@ -61,6 +61,7 @@ class Run(Part):
     reset: bool = False
     config: Settings = Field(default_factory=dict)
     send: list[RequestSpec] = Field(default_factory=list)
+    compare_kv: str | None = None  # at the end, this request's keys and values with those in fp32
     hang_up: dict[str, Expr] = Field(default_factory=dict)  # requests, and before which step
     until: Until | None = None
     wait: Until | None = None  # the learner brings the engine there, in any way
@@ -93,6 +94,10 @@ class Run(Part):
             raise ValueError("`fault_when` says when a fault is there; name the `fault`")
         if self.wait is not None and self.hang_up:
             raise ValueError("where the learner brings the engine, nobody hangs up: take one away")
+        if self.compare_kv is not None and self.until is None:
+            raise ValueError(
+                "`compare_kv` is done where the run ends; say with `until` where it does"
+            )
         if self.until is not None and self.wait is not None:
             raise ValueError("the learner brings the engine there, or the step: take one away")
         return self

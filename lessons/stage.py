@@ -40,7 +40,13 @@ def perform(llm: AsyncLLM, run: Run, scope: Scope, after: int) -> Moment:
         else:
             llm.abort(what)
     until = run.until or run.wait
-    return reach(llm, until, scope, -1 if run.reset else after) if until else begun
+    if until is None:
+        return begun
+    reached = reach(llm, until, scope, -1 if run.reset else after)
+    if run.compare_kv is None:
+        return reached
+    llm.compare_kv(run.compare_kv)
+    return Moment.of(llm.trace, llm.trace.next_seq - 1)
 
 
 def _later(run: Run, scope: Scope) -> Iterator[tuple[int, RequestSpec | str]]:
