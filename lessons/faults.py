@@ -139,6 +139,18 @@ def always_watermark(core: EngineCore) -> None:
     _replace(scheduler, "_allocate_for_admission", with_watermark)
 
 
+def outlives_its_length(core: EngineCore) -> None:
+    """Below its least number of tokens nothing ends a request, not even the greatest length."""
+    scheduler = core.scheduler
+    check = scheduler._check_stop
+
+    def below_nothing(request: Request, token: int) -> tuple[FinishReason, Reason] | None:
+        below = request.num_output_tokens < request.sampling_params.min_tokens
+        return None if below else check(request, token)
+
+    _replace(scheduler, "_check_stop", below_nothing)
+
+
 def schedules_nothing(core: EngineCore) -> None:
     """The loop asks for batches and gets empty ones, as if what decides were gone."""
     for name in ("_schedule_running", "_schedule_waiting"):
@@ -252,6 +264,9 @@ FAULTS: dict[str, Fault] = {
     ),
     "always-watermark": Fault(
         "scheduler", "where nobody runs, nothing is kept free", always_watermark
+    ),
+    "outlives-its-length": Fault(
+        "scheduler", "a request ends at the greatest length", outlives_its_length
     ),
     "schedules-nothing": Fault(
         "scheduler", "who waits is admitted as soon as there is room", schedules_nothing

@@ -171,6 +171,15 @@ def fills_an_empty_pool(llm: AsyncLLM, fault: str | None) -> bool:
     return bool(read(llm, "status('r0')") == "finished")
 
 
+def ends_at_its_length(llm: AsyncLLM, fault: str | None) -> bool:
+    begin(llm, fault, max_model_len=12)
+    params = SamplingParams(max_tokens=9, min_tokens=9)
+    llm.submit_many([Submission(A, params)])
+    run(llm, 9)
+    assert llm.failed is None and broken_rules(llm) == set()
+    return bool(read(llm, "status('r0')") == "finished")
+
+
 def admits_who_waits(llm: AsyncLLM, fault: str | None) -> bool:
     begin(llm, fault)
     send(llm, A + [1])
@@ -187,6 +196,7 @@ KEEPS: dict[str, Callable[[AsyncLLM, str | None], bool]] = {
     "preempts-first": preempts_the_last,
     "decodes-for-free": keeps_its_budget,
     "always-watermark": fills_an_empty_pool,
+    "outlives-its-length": ends_at_its_length,
     "schedules-nothing": admits_who_waits,
     "hashes-partial": caches_only_full_ones,
     "reserves-answer": admits_what_fits,
