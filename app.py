@@ -15,7 +15,7 @@ from engine.api.guard import guards
 from engine.api.serve import lifespan_of, serve
 from engine.api.server import routes
 from engine.sessions import registry
-from lessons.classroom.school import school
+from lessons.classroom.school import name_behind, school
 from views.architecture import load_document, start_document
 from views.page import document_watch
 from views.page.server_config import content_security_policy, use_project_settings, warn_only
@@ -28,6 +28,7 @@ if __name__ == "__main__":
 
 sessions = registry()
 school()  # bring its database up to date before anybody comes
+sessions.audience.look_up = name_behind
 sessions.document = load_document(start_document()).title  # for the headers of all logs
 
 app = st.App(

@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.core import EngineCore
 from engine.engine_errors import EngineBusy, EngineError, MidStep
-from engine.engine_loop import EngineLoop, EngineStatus
+from engine.engine_loop import Admit, EngineLoop, EngineStatus
 from engine.engine_parts import MakeRunner, make_model_runner
 from engine.engine_thread import EngineThread
 from engine.events import IntegrityChecked, KVCacheCompared
@@ -43,6 +43,17 @@ T = TypeVar("T")
 MIN_RATE, MAX_RATE = 0.01, 1_000.0
 
 
+class Sent(NamedTuple):
+    """A request that the state still has, and who sent it."""
+
+    request_id: str
+    source: str
+    prompt: str
+    num_prompt_tokens: int
+    num_output_tokens: int
+    is_finished: bool
+
+
 class AsyncLLM(EngineLoop):
     """One engine with its log: submit, abort, step, run, pause, reset, subscribe."""
 
@@ -57,14 +68,16 @@ class AsyncLLM(EngineLoop):
         make_runner: MakeRunner | None = None,
         pool_share: int = 1,
         console: bool = False,
+        admit: Admit | None = None,
     ):
         """Build the engine, paused unless `running`. Raises ConfigError where it cannot be.
 
         `pool_share`: its KV cache may take one part in so many of the memory.
         `console`: its start and its periodic line go to Python's logging as well.
+        `admit`: raises where requests of a source are not to be taken, on the engine thread.
         """
         thread = thread or EngineThread()
-        super().__init__(model, thread, document, make_runner, pool_share, console)
+        super().__init__(model, thread, document, make_runner, pool_share, console, admit)
         config = config or EngineConfig()
         self._prepare(config)
         self._in_turn(lambda: self._build(config))
@@ -150,6 +163,22 @@ class AsyncLLM(EngineLoop):
         """`abort` without waiting: for clients that are gone."""
         ids = list(request_ids)
         self.thread.post(lambda: self._abort(ids))
+
+    def sent(self) -> list[Sent]:
+        """Who sent which requests, in the order in which they came; some of the ended ones too."""
+        return self.thread.call(
+            lambda: [
+                Sent(
+                    key,
+                    state.source,
+                    state.stream.prompt,
+                    state.request.num_prompt_tokens,
+                    state.request.num_output_tokens,
+                    key not in self.outputs.open,
+                )
+                for key, state in self.outputs.states.items()
+            ]
+        )
 
     # -- the loop -------------------------------------------------------------------------------
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Mode = Literal["paused", "running"]
+Admit = Callable[[Sequence[Encoded], str, int], None]  # of a source, with so many under way
 
 SHOW_PHASES_UP_TO = 4.0  # steps a second; so slow a run stops between phases, to let one see them
 
@@ -82,6 +83,7 @@ class EngineLoop:
         make_runner: MakeRunner | None,
         pool_share: int,
         console: bool,
+        admit: Admit | None = None,
     ):
         self.model = model
         self.thread = thread
@@ -93,6 +95,7 @@ class EngineLoop:
         self._make_runner = make_runner
         self._pool_share = pool_share
         self._console = console
+        self._admit = admit
         self._subscribers: list[Callable[[], None]] = []
         self._closed = False
         self._only_log = False  # of an engine that had stopped: there is nothing else of it
@@ -314,6 +317,9 @@ class EngineLoop:
         except RequestRefusedError as refusal:
             self._log_refusal(refusal.reason)
             raise
+        if self._admit is not None:
+            open_now = self.outputs.open.values()
+            self._admit(batch, source, sum(state.source == source for state in open_now))
         if not self.num_unfinished:
             self._line.wake()
         streams = [self.admission.add(item, source) for item in batch]

@@ -67,7 +67,7 @@ class RequestSubmitted(NamedTuple):
     request: str
     num_prompt_tokens: int
     max_tokens: int
-    source: str  # "page", "http", or "workload" in a comparison
+    source: str  # "page", "http", "class:NAME", or "workload" in a comparison
 
 
 @at("async-engine", "client-to-engine")

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.async_llm import AsyncLLM, EngineError, MakeRunner
+from engine.audience import Audience
 from engine.background_model import BackgroundModel, LoadModel, ModelStatus
 from engine.comparison.comparisons import Comparisons
 from engine.config import EngineConfig
@@ -77,6 +78,7 @@ class Session:
     last_seen: float
     config: EngineConfig = field(default_factory=EngineConfig)
     engine: AsyncLLM | None = None
+    directs: bool = False  # it has none of its own: it commands the shared one
     making: threading.Lock = field(default_factory=threading.Lock)  # held while it gets an engine
     is_making: bool = False  # it has a place among the engines already
     asleep: Future[Asleep | None] | None = None  # its last engine was put to rest; as what
@@ -121,6 +123,7 @@ class Sessions:
         self._sessions: dict[str, Session] = {}  # longest unseen first
         self._making_shared = threading.Lock()
         self._shared: AsyncLLM | None = None
+        self.audience = Audience()  # of the shared engine
 
     # -- the model ------------------------------------------------------------------------------
 
@@ -140,13 +143,16 @@ class Sessions:
 
     # -- sessions -------------------------------------------------------------------------------
 
-    def create(self) -> str:
-        """A new session's key. Raises TooManySessions where no other may be forgotten for it."""
+    def create(self, directs: bool = False) -> str:
+        """A new session's key. Raises TooManySessions where no other may be forgotten for it.
+
+        `directs`: its engine is the shared one, which it may command.
+        """
         key = "gb-" + secrets.token_urlsafe(24)
         with self._lock:
             if len(self._sessions) >= MAX_SESSIONS:
                 self._forget_one()
-            self._sessions[key] = Session(self._clock())
+            self._sessions[key] = Session(self._clock(), directs=directs)
         return key
 
     def _forget_one(self) -> None:
@@ -170,6 +176,21 @@ class Sessions:
         """Whether this is a session's key."""
         return key in self._sessions
 
+    def end_directing(self, key: str) -> None:
+        """A key that commands the shared engine is good no more."""
+        with self._lock:
+            session = self._sessions.get(key)
+            if session is not None and session.directs:
+                del self._sessions[key]
+
+    def is_shared(self, key: str) -> bool:
+        """Whether this key may send to the shared engine and watch it, and no more."""
+        return key == SHARED_KEY or self.audience.name_of(key) is not None
+
+    def _leads_to_shared(self, key: str) -> bool:
+        session = self._sessions.get(key)
+        return self.is_shared(key) if session is None else session.directs
+
     def touch(self, key: str) -> None:
         """The session's tab is there."""
         with self._lock:
@@ -190,6 +211,8 @@ class Sessions:
             self.touch(key)
             if session.engine is not None:
                 return session.engine
+        if session.directs:
+            return self.shared()
         with session.making:
             if session.engine is not None:  # somebody else made it meanwhile
                 return session.engine
@@ -202,7 +225,7 @@ class Sessions:
 
     def at_hand(self, key: str) -> AsyncLLM | None:
         """The engine behind a key where it is there and works; nobody waits for it to be made."""
-        if key == SHARED_KEY:
+        if self._leads_to_shared(key):
             shared = self._shared
             return shared if shared is not None and shared.failed is None else None
         with self._lock:
@@ -238,7 +261,7 @@ class Sessions:
 
     def existing(self, key: str) -> AsyncLLM | None:
         """The engine behind a key as it is: none is made, and nobody counts as seen."""
-        if key == SHARED_KEY:
+        if self._leads_to_shared(key):
             return self._shared
         session = self._sessions.get(key)
         return session.engine if session is not None else None
@@ -278,6 +301,7 @@ class Sessions:
             make_runner=self._make_runner,
             pool_share=POOL_SHARE,
             console=shared,  # where every tab has an engine, one of them speaks there
+            admit=self.audience.admit if shared else None,
         )
 
     def _take_place(self, session: Session) -> None:

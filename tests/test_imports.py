@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LOG = {"events", "reasons", "records", "trace", "trace_header", "why"}
-FRONT_END = {"async_llm", "sessions", "background_model", "input_processor"}
+FRONT_END = {"async_llm", "audience", "sessions", "background_model", "input_processor"}
 # What is asked of no running engine: it is worked out of settings, or of logs.
 WORKED_OUT = {"config", "sizing", "serve_command", "comparison"}
 FILES = {"folders", "file_kinds"}  # whether a path stays in its folder, and what a file is

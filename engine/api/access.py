@@ -29,7 +29,7 @@ MAKING = ThreadPoolExecutor(8, "engine-maker")
 class Access(NamedTuple):
     """Whose engine a request goes to."""
 
-    key: str  # a session's, or SHARED_KEY
+    key: str  # a session's, or one of the shared engine
     engine: AsyncLLM
 
 
@@ -53,14 +53,14 @@ async def access(sessions: Sessions, request: Request) -> Access:
 async def own_access(sessions: Sessions, request: Request) -> Access:
     """`access`, to an engine that may be commanded: a session's own."""
     found = await access(sessions, request)
-    if found.key == SHARED_KEY:
+    if sessions.is_shared(found.key):
         raise ApiError("the shared engine belongs to nobody: it runs, and cannot be commanded", 403)
     return found
 
 
 def check_key(sessions: Sessions, key: str) -> str:
     """`key` if it opens an engine; ApiError 401 if not."""
-    if key == SHARED_KEY:
+    if sessions.is_shared(key):
         if not sessions.shared_enabled:
             raise unauthorized(
                 "this server's shared engine is turned off: send a session's key as API key"
@@ -104,7 +104,7 @@ async def engine_of(sessions: Sessions, key: str) -> AsyncLLM:
     check_key(sessions, key)
     engine = sessions.at_hand(key)
     if engine is None:
-        make = sessions.shared if key == SHARED_KEY else partial(sessions.get, key)
+        make = sessions.shared if sessions.is_shared(key) else partial(sessions.get, key)
         engine = await asyncio.get_running_loop().run_in_executor(MAKING, make)
     if engine is None:
         raise unauthorized("this key is not good any more")

@@ -18,7 +18,7 @@ from engine.comparison.comparisons import MAX_REPETITIONS, Comparison, Setting
 from engine.comparison.result import Result
 from engine.comparison.workload import Workload, of_trace
 from engine.config import EngineConfig
-from engine.sessions import SHARED_KEY, Sessions
+from engine.sessions import Sessions
 
 NONE_YET = (
     'this session has no comparison; begin one, as in {"knob": "max_num_batched_tokens", '
@@ -44,7 +44,7 @@ def compare_routes(sessions: Sessions) -> APIRouter:
 
     def own_key(request: Request) -> str:
         key = check_key(sessions, bearer_key(request))
-        if key == SHARED_KEY:
+        if sessions.is_shared(key):
             raise ApiError(
                 "a comparison belongs to a session: send a session's key (POST /api/session)", 403
             )

@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 
 from engine.api.protocol import ApiError
 from engine.async_llm import EngineBusy, EngineError, MidStep
+from engine.audience import NotAdmitted
 from engine.background_model import ModelNotReady
 from engine.comparison.comparisons import ComparisonBusy
 from engine.comparison.workload import WorkloadError
@@ -103,6 +104,8 @@ def to_api_error(error: Exception) -> ApiError:
             return ApiError(str(error), 400, param="workload", code="invalid_value")
         case EngineBusy() | TooManySessions() | ComparisonBusy():
             return ApiError(str(error), 429, code="engine_busy", kind="rate_limit_error")
+        case NotAdmitted():
+            return ApiError(str(error), 403, code="not_admitted", kind="permission_error")
         case NoRoom():
             return ApiError(str(error), 507, code="no_room")
         case MidStep():

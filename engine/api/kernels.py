@@ -22,7 +22,7 @@ from engine.api.protocol import ApiError
 from engine.async_llm import AsyncLLM
 from engine.kernel_trace.errors import Cause, KernelTraceError
 from engine.kernel_trace.tracer import KernelTracer, Question
-from engine.sessions import SHARED_KEY, Sessions
+from engine.sessions import Sessions
 
 T = TypeVar("T")
 Text = Literal["ttir", "ttgir", "ptx", "sass"]
@@ -81,7 +81,7 @@ def kernel_routes(sessions: Sessions) -> APIRouter:
     @router.post("/engine/kernel_trace")
     async def kernel_trace(request: Request, body: TraceQuestion) -> Response:
         found = await access(sessions, request)
-        if found.key == SHARED_KEY and not shared.may_begin():
+        if sessions.is_shared(found.key) and not shared.may_begin():
             raise ApiError(
                 f"the shared engine's kernels are traced once in {SHARED_SECONDS:g} seconds, for "
                 "everybody: try again shortly, or trace your own engine's",
@@ -93,7 +93,7 @@ def kernel_routes(sessions: Sessions) -> APIRouter:
             told = await in_words(tracer.trace(found.engine, question))
             return await asyncio.to_thread(JSONResponse, told)
         finally:
-            if found.key == SHARED_KEY:
+            if sessions.is_shared(found.key):
                 shared.end()
 
     @router.get("/kernels")

@@ -21,7 +21,7 @@ from engine.api.kernels import kernel_routes
 from engine.api.moments import describe_kept, moment_routes
 from engine.api.protocol import NoBody
 from engine.api.source import source_routes
-from engine.sessions import SHARED_KEY, Sessions
+from engine.sessions import Sessions
 
 
 def create_page_api(sessions: Sessions) -> FastAPI:
@@ -58,7 +58,7 @@ def session_routes(sessions: Sessions) -> APIRouter:
             "trace_id": None,
             "model": None,
             "model_status": status._asdict(),
-            "shared": key == SHARED_KEY,
+            "shared": sessions.is_shared(key),
             "shared_engine": sessions.shared_enabled,  # whether there is one to look at
             "moment": describe_kept(sessions.moments.of(key)),  # to come back to
         }

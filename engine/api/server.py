@@ -92,20 +92,20 @@ def create_openai_api(sessions: Sessions) -> FastAPI:
 
     @router.post("/completions")
     async def completions(body: CompletionRequest, request: Request) -> Response:
-        engine = await checked_engine(sessions, request, body)
+        engine, source = await checked_engine(sessions, request, body)
         params = body.sampling_params()
         asked = [submission(body, prompt, params) for prompt in body.prompts()]
-        streams = await until_left(request, engine.submit_many_async(asked))
+        streams = await until_left(request, engine.submit_many_async(asked, source))
         return await respond(request, body, CompletionAnswer(engine, streams, body))
 
     @router.post("/chat/completions")
     async def chat(body: ChatRequest, request: Request) -> Response:
-        engine = await checked_engine(sessions, request, body)
+        engine, source = await checked_engine(sessions, request, body)
         messages = [message.plain() for message in body.messages]
         # Without a limit an answer may be as long as the model's context; the engine caps it.
         params = body.sampling_params(engine.config.max_model_len or 1)
         asked = [submission(body, messages, params)]
-        streams = await until_left(request, engine.submit_many_async(asked))
+        streams = await until_left(request, engine.submit_many_async(asked, source))
         return await respond(request, body, ChatAnswer(engine, streams, body))
 
     app.include_router(router)
@@ -115,9 +115,13 @@ def create_openai_api(sessions: Sessions) -> FastAPI:
 # -- what a request asks for -----------------------------------------------------------------------
 
 
-async def checked_engine(sessions: Sessions, request: Request, body: GenerationRequest) -> AsyncLLM:
-    """The engine for `body`, once all that can be wrong about its parameters is not."""
-    engine = (await access(sessions, request)).engine
+async def checked_engine(
+    sessions: Sessions, request: Request, body: GenerationRequest
+) -> tuple[AsyncLLM, str]:
+    """The engine for `body`, once all that can be wrong about its parameters is not, and who asks
+    (the request's `source`).
+    """
+    key, engine = await access(sessions, request)
     body.check()
     if body.model is not None:
         check_model(body.model, engine)
@@ -127,7 +131,7 @@ async def checked_engine(sessions: Sessions, request: Request, body: GenerationR
             "with scheduling_policy `priority`",
             param="priority",
         )
-    return engine
+    return engine, sessions.audience.source_of(key)
 
 
 def submission(body: GenerationRequest, prompt: Prompt, params: SamplingParams) -> Submission:

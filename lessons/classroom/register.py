@@ -169,6 +169,12 @@ class Register:
             row = session.scalar(select(Learner).where(Learner.secret_digest == _digest(secret)))
             return None if row is None else _learner(row)
 
+    def named(self, learner_id: int) -> tuple[LearnerInfo, str] | None:
+        """A learner by their number, and the digest of their secret."""
+        with self.database.reading() as session:
+            row = session.get(Learner, learner_id)
+            return None if row is None else (_learner(row), row.secret_digest)
+
     def learners(self, class_id: int) -> list[LearnerInfo]:
         """All of a class, by name."""
         with self.database.reading() as session:

@@ -14,10 +14,13 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from sqlalchemy.exc import SQLAlchemyError
+
+from engine.audience import KEY
 from lessons.classroom.attempts import Attempts
 from lessons.classroom.database import Database, DatabaseError, database_url
 from lessons.classroom.passes import Passes
-from lessons.classroom.register import Joined, Register, RegisterError
+from lessons.classroom.register import Joined, LearnerInfo, Register, RegisterError
 from lessons.classroom.throttle import Throttle
 
 SECRET_SETTING = "GLASSBOX_TEACHER_SECRET"
@@ -40,6 +43,9 @@ class School:
         self.attempts = Attempts(database, self.register.clock)
         self.seal_key = hmac.digest(secret.encode(), b"glassbox: a learner's work", "sha256")
         self.passes = Passes()
+        self.floor: int | None = None  # the class that may send to the shared engine by name
+        self.director = ""  # the key of who commands that engine, where there is one
+        self._key_key = hmac.digest(secret.encode(), b"glassbox: keys of the engine", "sha256")
         self._secret = hashlib.sha256(secret.encode()).digest()
         # Wrong secrets a minute. Behind a proxy all come from one address.
         self._teachers = Throttle(each=5, together=20)
@@ -68,6 +74,39 @@ class School:
         joined = self.register.join(code, name, identity)
         self._joins.forgive(who)
         return joined
+
+    def engine_key(self, learner: LearnerInfo) -> str:
+        """What the learner sends to the shared engine with: it opens nothing of their work.
+
+        It is good while their class has the floor, and their personal code is the same.
+        """
+        found = self.register.named(learner.id)
+        return "" if found is None else self._engine_key(*found)
+
+    def name_behind(self, key: str) -> str | None:
+        """Who has this key; None where nobody has, or their class has not the floor."""
+        number = key.removeprefix(KEY).partition("-")[0]
+        if not (number.isascii() and number.isdigit() and len(number) < 12):
+            return None
+        found = self.register.named(int(number))
+        if found is None or found[0].class_id != self.floor:
+            return None
+        right = self._engine_key(*found).encode()
+        return found[0].name if hmac.compare_digest(key.encode(), right) else None
+
+    def _engine_key(self, learner: LearnerInfo, digest: str) -> str:
+        told = f"{learner.class_id} {learner.id} {digest}".encode()
+        return f"{KEY}{learner.id}-{hmac.digest(self._key_key, told, 'sha256').hex()[:40]}"
+
+
+def name_behind(key: str) -> str | None:
+    """`School.name_behind`, where the server has a class; for the shared engine's audience."""
+    found = school()
+    try:
+        return None if found is None else found.name_behind(key)
+    except SQLAlchemyError:
+        log.warning("the class's register cannot be reached, so nobody is known by name")
+        return None
 
 
 def teacher_secret(environ: Mapping[str, str] = os.environ) -> str:

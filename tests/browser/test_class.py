@@ -157,3 +157,37 @@ def test_a_learner_does_a_lab_and_the_teacher_sees_it(
     learner.tab.page.keyboard.press("Escape")
     learner.side.get_by_role("button", name="Leave").click()
     learner.tab.has(".gb-note", "You are not in the class any more")
+
+
+def test_a_class_shares_one_engine_which_its_teacher_directs(
+    teacher: Teacher, learner: Learner
+) -> None:
+    page, tab = teacher.page, learner.tab
+    join(learner, teacher.begin("Together"), NAME)
+    teacher.tab("Shared engine")
+    page.get_by_role("button", name="Give this class the floor").click()
+    with page.expect_popup() as popup:
+        page.get_by_role("button", name="Open its map").click()
+    director = Tab(popup.value, teacher.page.url)
+    director.page.wait_for_selector(".st-key-gb-send button:not([disabled])")
+    director.press("Pause")
+    director.wait_for("s.headEngine.mode", "paused")
+
+    tab.page.get_by_role("radio", name="The class's").click()  # the page has heard of the floor
+    tab.page.get_by_label("Prompt", exact=True).fill("<i>ours</i>")
+    tab.page.get_by_role("button", name="Send", exact=True).click()
+    tab.has(".gb-note", "1 request sent to the class's engine. It is paused")
+    tab.wait_for("[s.engine, s.state.requests?.r0?.source]", ["shared", f"class:{NAME}"])
+    tab.has(".gb-yours", "r0 submitted")
+    assert tab.store("s.canCommand") is False
+    teacher.reads(f"{NAME}")
+    teacher.reads("<i>ours</i>")
+
+    page.get_by_label("Requests of a sender at once").fill("1")
+    page.get_by_role("button", name="Set", exact=True).click()
+    page.wait_for_selector(READY)
+    tab.page.get_by_role("button", name="Send", exact=True).click()
+    tab.has(".gb-note", "takes 1 of a sender at once, you have 1 under way")
+    director.press("Run")
+    tab.has(".gb-yours", re.compile("r0 finished, \\d+ tokens"))
+    director.wait_for("s.state.requests.r0.status", "finished")

@@ -20,6 +20,7 @@ import { Theme } from "./page/theme.js";
 import { Transport } from "./page/transport.js";
 import { panelOf, staticNotice } from "./page/view_panel.js";
 import { Wishes } from "./page/wishes.js";
+import { Yours } from "./page/yours.js";
 import { messageOf } from "./words/format.js";
 
 const SHEETS = [
@@ -54,7 +55,8 @@ const mounted = new WeakMap();
 
 /**
  * @param {{data: {document: any, file?: string|null, written?: string, version?: any,
- *   sent?: number, lesson?: any, named?: any, refused?: any, session?: string|null,
+ *   sent?: number, sent_to?: "own"|"shared", mine?: string|null, lesson?: any, named?: any,
+ *   refused?: any, session?: string|null,
  *   heard?: number, member?: import("./page/kept_secret.js").Secret|null}, key?: string,
  *   parentElement: HTMLElement|ShadowRoot,
  *   setStateValue: (name: string, value: any) => void,
@@ -83,7 +85,8 @@ export function mount(component) {
   store().refused = refused;
   store().changed();
   watch.follow(file, written, trigger && (() => trigger("changed", true)));
-  showWhatWasSent(component.data?.sent ?? 0);
+  workspace.yours.source = component.data?.mine ?? null;
+  showWhatWasSent(component.data?.sent ?? 0, component.data?.sent_to ?? "own");
   address().tell = (place) => component.setStateValue("arrived", place);
   address().heard(component.data?.named ?? null);
   const lesson = component.data?.lesson ?? null;
@@ -99,11 +102,14 @@ export function mount(component) {
   };
 }
 
-/** What the composer sends goes to the tab's own engine: show that one. @param {number} now */
-function showWhatWasSent(now) {
+/**
+ * Show the engine that the composer sent to: the tab's own, or the class's.
+ * @param {number} now @param {"own"|"shared"} to
+ */
+function showWhatWasSent(now, to) {
   if (sent !== null && now > sent) {
     const page = store();
-    page.link?.choose("own");
+    page.link?.choose(to);
     if (!page.live) page.backToLive();
   }
   sent = now;
@@ -145,6 +151,7 @@ class Workspace {
     parent.append(...sheets(() => (this.root.style.visibility = "")), this.root);
     const head = el("div", { class: "gb-head" });
     const banners = el("div", { class: "gb-banners", "aria-live": "polite" });
+    const yours = el("div", { class: "gb-yours", hidden: true });
     const map = el("section", { class: "gb-map", "aria-label": "Map" });
     const inspector = el("aside", { class: "gb-inspector", "aria-label": "Inspector" });
     const transport = el("section", { class: "gb-transport", "aria-label": "Transport" });
@@ -153,13 +160,14 @@ class Workspace {
       el(
         "div",
         { class: "gb-grid" },
-        el("div", { class: "gb-top" }, banners, head),
+        el("div", { class: "gb-top" }, banners, yours, head),
         map,
         inspector,
         transport,
         this.panelArea,
       ),
     );
+    this.yours = new Yours(yours, this.store);
     this.head = new Head(head, this.store, address());
     this.root.addEventListener("pointerdown", (event) => {
       if (!event.composedPath().includes(this.head.corner)) this.head.toggleHelp(false);
@@ -329,6 +337,7 @@ class Workspace {
   /** The map, and what stands around it. */
   updateMap() {
     this.guarded("header", () => this.head.update());
+    this.guarded("yours", () => this.yours.update());
     this.guarded("map", () => this.map.update());
     this.guarded("inspector", () => this.side.update());
     this.guarded("transport", () => this.transport.update());

@@ -18,7 +18,8 @@ from views.page.guard import guarded
 from views.page.words import code, plain, sentence
 
 _SAID = "gb-class-said"
-_SEEN_SECONDS = 30
+_FLOOR = "gb-class-floor"  # whether the class had it when that was looked at last
+_SEEN_SECONDS = 10
 _CODE, _NAME, _BACK = "gb-class-code", "gb-class-name", "gb-class-back"
 _KEPT = (
     "Kept are your name, and in lessons your answers, hints and where you are. Your teacher sees "
@@ -91,7 +92,11 @@ def _about(found: Member) -> None:
 
 @st.fragment(run_every=_SEEN_SECONDS)
 def _is_there(found: Member) -> None:
-    """Note that the page is open, so that the teacher sees who is there."""
+    """Note that the page is open, so that the teacher sees who is there; see who has the floor."""
+    before = st.session_state.get(_FLOOR)
+    now = st.session_state[_FLOOR] = found.school.floor == found.room.id
+    if before not in (None, now):
+        st.rerun()
     try:
         found.school.register.seen(found.learner)
     except SQLAlchemyError:

@@ -11,7 +11,7 @@ import streamlit as st
 from engine.async_llm import AsyncLLM, EngineError
 from engine.config import ConfigError
 from engine.input_processor import RequestRefusedError
-from views.page import state
+from views.page import class_floor, state
 from views.page.drafts import ComposerError, Draft, SamplingFields, compose, count
 from views.page.guard import guarded
 from views.page.presets import PRESETS, Preset, preset_by_id
@@ -31,7 +31,7 @@ _NEXT = {
 def composer(llm: AsyncLLM | None) -> None:
     """Draw the composer; without an engine its fields can be filled, but nothing can be sent."""
     fields = state.composer_fields()
-    settings = _settings_to_apply(llm)
+    settings = {} if class_floor.sender() is not None else _settings_to_apply(llm)
     with st.container(key="gb-composer"):
         left, right = st.columns([1.15, 1], gap="small")
         with left:
@@ -89,6 +89,7 @@ def _options(fields: state.Fields, llm: AsyncLLM | None) -> None:
             format_func=str.capitalize,
             label_visibility="collapsed",
         )
+        class_floor.choice()
         with st.popover("Sampling", icon=":material/tune:"):
             _sampling_fields(fields)
         with st.popover(_requests_label(), icon=":material/stacks:", key="gb-requests"):
@@ -200,17 +201,20 @@ def _take(preset_id: str) -> None:
 def _send(settings: dict[str, Any]) -> None:
     draft, preset, sending = state.draft(), _preset(), state.sending()
     # Not the engine that the page was drawn with: that one may have been put to rest since.
-    found = find_engine(state.session_key())
+    learner = class_floor.sender()
+    found = find_engine(state.session_key()) if learner is None else class_floor.engine()
+    source = "page" if learner is None else class_floor.source_of(learner)
     with sending.lock:
         # The session's state is not touched in here: a second press may have ended this run.
         if sending.is_done(draft, _log_of(found.llm)):
             note = sending.note._replace(text=f"{sending.note.text} {_PRESSED_TWICE}")
         else:
-            note = _hand_in(found, draft, preset, settings)
+            note = _hand_in(found, draft, preset, settings, source)
             sending.finish(draft if note.kind == "sent" else None, _log_of(found.llm), note)
-    state.say(*note)
+    # A note goes with the log of this tab's own engine; one on the class's stands.
+    state.say(*(note if learner is None else note._replace(log="")))
     if note.kind == "sent":
-        state.mark_sent()
+        state.mark_sent("own" if learner is None else "shared")
 
 
 def _log_of(llm: AsyncLLM | None) -> str:
@@ -218,9 +222,9 @@ def _log_of(llm: AsyncLLM | None) -> str:
 
 
 def _hand_in(
-    found: Found, draft: Draft, preset: Preset | None, settings: dict[str, Any]
+    found: Found, draft: Draft, preset: Preset | None, settings: dict[str, Any], source: str
 ) -> state.Note:
-    """Hand the draft's requests to the tab's engine; return what is to be said of it."""
+    """Hand the draft's requests to an engine; return what is to be said of it."""
     llm = found.llm
     if llm is None:
         why = sentence(found.trouble or "The engine is not ready yet")
@@ -233,7 +237,7 @@ def _hand_in(
             if trouble:
                 return state.Note("error", trouble)
             was_reset = f"Your engine was reset with {named(settings)}. "
-        llm.submit_many(submissions)
+        llm.submit_many(submissions, source)
     except RequestRefusedError as error:
         why = sentence(f"{error}. Shorten it, or change the engine's settings")
         return state.Note("error", f"{was_reset}{why}")
@@ -242,6 +246,9 @@ def _hand_in(
         return state.Note("error", f"{was_reset}{sentence(f'{where}{error}')}")
     number = sum(one.params.n for one in submissions)
     what = "1 request" if number == 1 else f"{number} requests"
+    if source != "page":
+        goes_on = "" if llm.mode == "running" else " It is paused: your teacher has it go on."
+        return state.Note("sent", f"{what} sent to the class's engine.{goes_on}", _log_of(llm))
     # What is to be seen holds only for the preset as it is, in an engine that has nothing else.
     watch = _what_to_watch(llm, draft, preset) if llm.num_unfinished <= number else ""
     # One of both: the transport says what to press as well, and a second line would move the map.

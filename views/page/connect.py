@@ -6,6 +6,8 @@ import streamlit as st
 
 from engine.async_llm import AsyncLLM
 from engine.sessions import registry
+from views.page import class_floor
+from views.page.class_member import Member
 from views.page.snippets import base_url, curl_line, python_snippet
 from views.page.words import code
 
@@ -17,6 +19,9 @@ def connect(llm: AsyncLLM, key: str) -> None:
     """Draw what somebody needs to send requests to this tab's engine."""
     base = base_url(st.context.url, st.context.headers.get("Host"))
     model = llm.model.name
+    learner = class_floor.on_the_floor()
+    if learner is not None:
+        _to_the_class(learner, base, model)
     st.markdown(
         "Requests sent with this key go to **this tab's engine** and appear on its map. While the "
         "engine is paused they wait there until you press Run, Step or Phase."
@@ -33,3 +38,14 @@ def connect(llm: AsyncLLM, key: str) -> None:
         "Whoever has it can use and watch this engine; closing the tab forgets it. "
         + (_SHARED if registry().shared_enabled else _NOT_SHARED)
     )
+
+
+def _to_the_class(learner: Member, base: str, model: str) -> None:
+    key = learner.school.engine_key(learner.learner)
+    with st.expander("To the class's engine"):
+        st.markdown(
+            "Requests sent with this key go to **the class's engine**, under your name, for "
+            "everybody to watch."
+        )
+        st.code(python_snippet(base, key, model), language="python", wrap_lines=True)
+        st.code(curl_line(base, key, model), language="bash", wrap_lines=True)

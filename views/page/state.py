@@ -23,11 +23,13 @@ from views.page.presets import Preset
 
 WORKSPACE = "workspace"
 NoteKind = Literal["hint", "sent", "watch", "error"]
+SentTo = Literal["own", "shared"]
 
 _NOTE = "gb-note"
 _PRESET = "gb-preset"
 _KEEP = "gb-keep-settings"
 _SENT = "gb-sent"
+_SENT_TO = "gb-sent-to"
 _SENDING = "gb-sending"
 _FIELDS = "gb-fields"
 
@@ -149,9 +151,15 @@ def forget_note() -> None:
     st.session_state.pop(_NOTE, None)
 
 
-def mark_sent() -> None:
+def mark_sent(to: SentTo) -> None:
     """Remember that something was sent, for the workspace to show the engine that got it."""
+    st.session_state[_SENT_TO] = to
     st.session_state[_SENT] = max(int(time.time() * 1000), last_sent() + 1)
+
+
+def sent_to() -> SentTo:
+    """Return which engine got what was sent last."""
+    return "shared" if st.session_state.get(_SENT_TO) == "shared" else "own"
 
 
 def sending() -> Sending:

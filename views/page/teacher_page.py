@@ -12,10 +12,12 @@ from collections.abc import Callable
 import streamlit as st
 from sqlalchemy.exc import SQLAlchemyError
 
+from engine.async_llm import EngineError
+from engine.sessions import registry
 from lessons.classroom.names import LONGEST, NameRefused, spelled
 from lessons.classroom.register import ClassInfo, RegisterError
 from lessons.classroom.school import FILE_SETTING, SECRET_SETTING, SHORTEST, School, school, trouble
-from views.page import class_member, teacher_class, teacher_data
+from views.page import class_member, teacher_class, teacher_data, teacher_engine
 from views.page.guard import FAILED
 from views.page.kept_secret import KeptSecret
 from views.page.words import code, plain, sentence
@@ -132,14 +134,16 @@ def _class(found: School, room: ClassInfo) -> None:
         f"Learners open this server, press *Class*, and write **{code(spelled(room.code))}** and a "
         f"name. The link `?class={room.code}` fills the code in."
     )
-    names = ("Who is where", "Questions", "Lessons", "Learners and data")
-    where, questions, lessons, data = st.tabs(names)
+    names = ("Who is where", "Questions", "Lessons", "Shared engine", "Learners and data")
+    where, questions, lessons, engine, data = st.tabs(names)
     with where:
         teacher_class.roster(found, room)
     with questions:
         teacher_class.questions_of(found, room)
     with lessons:
         teacher_class.lessons_of(found, room, _for_teacher)
+    with engine:
+        teacher_engine.engine_of(found, room, _for_teacher)
     with data:
         teacher_data.data(found, room, _for_teacher)
 
@@ -153,7 +157,7 @@ def _for_teacher(act: Callable[..., None], *args: object) -> None:
         return
     try:
         act(*args)
-    except (NameRefused, RegisterError) as error:
+    except (EngineError, NameRefused, RegisterError) as error:
         st.session_state[_SAID] = str(error)
     except SQLAlchemyError:
         _log.exception("the register cannot be reached")
@@ -172,5 +176,6 @@ def _leave() -> None:
     found, shown = school(), _pass.now()
     if found is not None and shown:
         found.passes.take_back(shown)
+        registry().end_directing(found.director)
     _pass.keep(None)
     st.session_state.pop(_SECRET, None)

@@ -2,8 +2,9 @@
 
 Its JavaScript is a small bootstrap; the modules come from `/assets`, the document once as data, and
 everything live through the event stream. It tells the page its session's key (`session`), and when
-the engine began another log (`trace`). When `sent` grows, it shows the tab's own engine, which is
-where requests of the composer go; when `lesson` changes, it shows what that names. `file` is the
+the engine began another log (`trace`). When `sent` grows, it shows the engine that the composer
+sent to (`sent_to`): the tab's own, or the shared one, where requests from the source `mine` are
+this learner's; when `lesson` changes, it shows what that names. `file` is the
 server's file of the document, None where there is none, and `written` when it was; `named` says
 what the server shows of a place that a link can name, `refused` what is wrong with a document that
 is not drawn, `heard` which of its wishes were fulfilled, and `session` the key as the page knows
@@ -21,7 +22,7 @@ from typing import Any
 
 import streamlit as st
 
-from views.page import address, class_member, state, wishes
+from views.page import address, class_floor, class_member, state, wishes
 from views.page.documents import Shown
 from views.page.lesson_sidebar import LessonShown
 from views.page.state import WORKSPACE
@@ -34,6 +35,7 @@ _MOST_ERRORS = 20
 def workspace(shown: Shown, sent: int, lesson: LessonShown | None) -> None:
     """Draw the workspace; `sent` grows with everything that is sent."""
     opened = shown.opened
+    learner = class_floor.on_the_floor()
     file = None if opened.path is None else opened.name
     component = st.components.v2.component("workspace", js=bootstrap("workspace.js"))
     component(
@@ -44,6 +46,8 @@ def workspace(shown: Shown, sent: int, lesson: LessonShown | None) -> None:
             "written": opened.written,
             "version": DATA_VERSION,
             "sent": sent,
+            "sent_to": state.sent_to(),
+            "mine": None if learner is None else class_floor.source_of(learner),
             "lesson": lesson,
             "named": address.shown(opened),
             "refused": _refused(shown),

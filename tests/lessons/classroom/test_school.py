@@ -71,3 +71,27 @@ def test_wrong_codes_are_counted_and_right_ones_are_not(school: School) -> None:
     with pytest.raises(RegisterError, match="Too many wrong codes"):
         school.join(room.code, "Eve", None, "one address")
     assert school.join(room.code, "Eve", None, "another").learner.name == "Eve"
+
+
+def test_a_key_of_the_shared_engine_is_one_learners_while_their_class_has_the_floor(
+    school: School,
+) -> None:
+    register = school.register
+    rooms = [register.begin_class(title) for title in ("A class", "B class")]
+    ada, bob = (school.join(room.code, room.title[0], None, "x") for room in rooms)
+    key = school.engine_key(ada.learner)
+    assert ada.secret not in key
+    assert school.name_behind(key) is None  # nobody has the floor
+    school.floor = rooms[0].id
+    assert school.name_behind(key) == "A"
+    assert school.name_behind(school.engine_key(bob.learner)) is None
+    other = school.join(rooms[0].code, "C", None, "x").learner
+    forged = key.replace(f"-{ada.learner.id}-", f"-{other.id}-")
+    for wrong in (forged, key[:-1], key + "0", "gb-class-", "gb-class-²-1", f"gb-class-{9**99}-x"):
+        assert school.name_behind(wrong) is None
+    register.new_secret(ada.learner.id)
+    assert school.name_behind(key) is None
+    assert school.name_behind(school.engine_key(ada.learner)) == "A"
+    register.delete_learner(ada.learner.id)
+    assert school.name_behind(key) is None
+    assert school.engine_key(ada.learner) == ""

@@ -19,8 +19,8 @@ import { MAX_FILE, tooLarge } from "./trace_file.js";
 /** @typedef {"jsonl" | "perfetto" | "csv"} LogFormat what a log is written as */
 
 const FILE_START = 65_536; // bytes by which the server tells what it is
-const SESSION_KEY = "glassbox.session";
-const ENGINE_KEY = "glassbox.engine";
+export const SESSION_KEY = "glassbox.session";
+export const ENGINE_KEY = "glassbox.engine";
 const SHARED_KEY = "EMPTY";
 const FIRST_RETRY = 400;
 const LONGEST_RETRY = 8000;

@@ -5,7 +5,7 @@ import { meanLength, tallyOf } from "../core/speculation.js";
 import { FIRST_HOW, LAST_HOW, meanHow, timingOf } from "../core/timing.js";
 import { hasTexts, outputPieces, promptPieces } from "../core/tokens.js";
 import { DRAFT_RATE_HOW, MEAN_LENGTH_HOW } from "../words/drafts.js";
-import { UNCOMPUTED } from "../words/events.js";
+import { UNCOMPUTED, fromWhom, senderOf } from "../words/events.js";
 import {
   blockList,
   count,
@@ -113,6 +113,7 @@ export function symbolText(symbol) {
 
 /** @param {string} source */
 export function sourceText(source) {
+  if (senderOf(source)) return `sent${fromWhom(source)}`;
   return source === "http" ? "sent over HTTP" : source === "page" ? "sent from this page" : source;
 }
 

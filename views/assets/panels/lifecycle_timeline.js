@@ -3,6 +3,7 @@
 import { traceIndex } from "../core/trace_index.js";
 import { el } from "../page/dom.js";
 import { requestColour } from "../words/colours.js";
+import { senderOf } from "../words/events.js";
 import { count } from "../words/format.js";
 import { Plane, fit, haloText, roundRect } from "./canvas.js";
 import { seekStep, stepOf } from "./cursor.js";
@@ -324,7 +325,8 @@ export class Timeline {
     c.font = `${row.selected ? 700 : 500} 12px ${colours.mono}`;
     c.textAlign = "right";
     c.fillStyle = colour;
-    c.fillText(fit(c, row.id, GUTTER - 18), GUTTER - 12, middle);
+    const name = senderOf(this.store.state.requests?.[row.id]?.source);
+    c.fillText(fit(c, name ? `${row.id} ${name}` : row.id, GUTTER - 18), GUTTER - 12, middle);
     for (const cell of row.cells) this.drawCell(c, cell, row.id, colour, middle, colours);
   }
 

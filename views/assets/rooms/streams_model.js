@@ -6,7 +6,7 @@
  * @typedef {Object} Stream
  * @property {string} id
  * @property {string} status
- * @property {string} source "page" or "http"
+ * @property {string} source "page", "http" or "class:NAME"
  * @property {string} parent
  * @property {string} asked the prompt's beginning, or its first token ids
  * @property {number} prompt tokens

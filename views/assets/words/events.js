@@ -16,11 +16,25 @@ import { are, because, colon, reasonPhrase, unfamiliar } from "./reasons.js";
 /** @import { EventRecord, Reason } from "../core/records.js" */
 
 /** A Map, since of a saved trace the source may be any word. */
-export const SOURCES = new Map([
+const SOURCES = new Map([
   ["page", " from the page"],
   ["http", " over HTTP"],
   ["workload", " by the workload"],
 ]);
+const NAMED = "class:"; // begins the source of a learner's requests; what follows is the name
+
+/** The name under which somebody of a class sent a request, "" where it has none.
+ * @param {string|undefined} source */
+export function senderOf(source) {
+  return source?.startsWith(NAMED) ? source.slice(NAMED.length) : "";
+}
+
+/** Where a request comes from, with a space before it. @param {string|undefined} source */
+export function fromWhom(source) {
+  const name = senderOf(source);
+  // Isolated: a name that is written from the right turns nothing beside it.
+  return name ? ` by \u2068${name}\u2069` : (SOURCES.get(source ?? "") ?? "");
+}
 
 /** What it means that a block has a hash and no KV. */
 export const UNCOMPUTED = "never computed, so a hit reads what stood there before";
@@ -32,7 +46,7 @@ export const EVENT_PHRASES = {
     `(${bytes(f.num_blocks * f.bytes_per_block)}), by ${f.set_by}; a request may have ` +
     `${plural(f.max_model_len, "token")}${because(e.reason)}`,
   request_submitted: (f) =>
-    `${f.request} is submitted${SOURCES.get(f.source) ?? ""}: ` +
+    `${f.request} is submitted${fromWhom(f.source)}: ` +
     `${plural(f.num_prompt_tokens, "prompt token")}, at most ${f.max_tokens} to generate`,
   request_refused: (f, e) => `${f.request} is refused${colon(e.reason)}`,
   request_arrived: (f) =>

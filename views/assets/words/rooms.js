@@ -1,6 +1,6 @@
 // @ts-check
 /** What the frame of a room says: the ways out of it, and what is not there yet. */
-import { SOURCES } from "./events.js";
+import { fromWhom } from "./events.js";
 import { count, paceText, plural } from "./format.js";
 
 /** @import { Reason } from "../core/records.js" */
@@ -293,7 +293,7 @@ export function streamNote(s) {
 
 /** @param {Stream} s */
 export function clientNote(s) {
-  const from = (SOURCES.get(s.source) ?? "").trim();
+  const from = fromWhom(s.source).trim();
   const of = s.parent ? `of ${s.parent}` : "";
   const state =
     s.status === "finished"

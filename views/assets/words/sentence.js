@@ -1,7 +1,7 @@
 // @ts-check
 /** The sentence a view opens with: what a step did, made from its events alone. */
 import { ASIDES } from "../core/records.js";
-import { SOURCES, eventPhrase } from "./events.js";
+import { eventPhrase, fromWhom } from "./events.js";
 import { capital, names, plural, span } from "./format.js";
 import { seqs } from "./parts.js";
 
@@ -76,7 +76,7 @@ function inGroups(events) {
 function submittedWords(events) {
   const of = (/** @type {string} */ name) => events.map((event) => event.facts[name]);
   return (
-    `${plural(events.length, "request")} are submitted${SOURCES.get(of("source")[0]) ?? ""} ` +
+    `${plural(events.length, "request")} are submitted${fromWhom(of("source")[0])} ` +
     `(${names(of("request"))}; ${span(of("num_prompt_tokens"))} prompt tokens, ` +
     `at most ${span(of("max_tokens"))} to generate)`
   );

@@ -4,7 +4,7 @@
  *
  * A history may be about one request or block, which is "it" in all sentences of it.
  */
-import { SOURCES, draftWords, eventPhrase, settledWords } from "./events.js";
+import { draftWords, eventPhrase, fromWhom, settledWords } from "./events.js";
 import { blockList, capital, count, does, list, names, plural } from "./format.js";
 import { are, colon, reasonPhrase } from "./reasons.js";
 import { BLOCKS_SENTENCES, ONE_BLOCK_SENTENCES, who, whose } from "./why_blocks.js";
@@ -27,7 +27,7 @@ import { BLOCKS_SENTENCES, ONE_BLOCK_SENTENCES, who, whose } from "./why_blocks.
 const SENTENCES = {
   ...BLOCKS_SENTENCES,
   submitted: ({ f, to }) =>
-    `${who(f, to)} is submitted${SOURCES.get(f.source) ?? ""} with ` +
+    `${who(f, to)} is submitted${fromWhom(f.source)} with ` +
     `${plural(f.num_prompt_tokens, "prompt token")}, at most ${f.max_tokens} to generate`,
   refused: ({ f, e, to }) => `${who(f, to)} is refused${colon(e.reason)}`,
   queued: ({ f, to }) =>
