@@ -295,6 +295,13 @@ def captured_sizes(moment: Moment, mode: str) -> tuple[int, ...]:
 
 
 @probe
+def rows(moment: Moment) -> int:
+    """Tokens that went through the model since the log began, those among them that did so again."""
+    facts = [event.facts for event in moment.events("batch_scheduled")]
+    return sum(f.prefill_tokens + f.decode_tokens for f in facts if isinstance(f, BatchScheduled))
+
+
+@probe
 def most_rows(moment: Moment, request: str) -> int:
     """Most tokens that a step had in which a request got a token after its first one.
 

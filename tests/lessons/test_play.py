@@ -138,6 +138,8 @@ def test_the_rows_between_two_tokens_are_those_of_the_largest_step(
     # Step 0 has r0's prompt, step 1 one token of it and the other's prompt, whose start is a hit.
     rows = 1 + 20 - int(str(Expression.parse("hit_tokens('r1')").value(player.scope())))
     assert Expression.parse("most_rows('r0')").value(player.scope()) == rows
+    in_all = "prompt_tokens('r0') + most_rows('r0') + 1"  # steps 0, 1 and 2
+    assert Expression.parse(f"rows() == {in_all}").value(player.scope())
     with pytest.raises(ProbeError, match="no second token"):
         Expression.parse("most_rows('r1')").value(player.scope())
 
