@@ -296,7 +296,7 @@ def captured_sizes(moment: Moment, mode: str) -> tuple[int, ...]:
 
 @probe
 def rows(moment: Moment) -> int:
-    """Tokens that went through the model since the log began, those among them that did so again."""
+    """Tokens that went through the model since the log began, again or for the first time."""
     facts = [event.facts for event in moment.events("batch_scheduled")]
     return sum(f.prefill_tokens + f.decode_tokens for f in facts if isinstance(f, BatchScheduled))
 

@@ -119,17 +119,18 @@ def _step_to(llm: AsyncLLM, step: int) -> None:
 
 
 def _submission(llm: AsyncLLM, spec: RequestSpec, scope: Scope) -> Submission:
-    settings = _values(spec.sampling, scope)
+    settings, prompt = _values(spec.sampling, scope), _prompt(llm, spec, scope)
     if spec.http:
-        body = CompletionRequest.model_validate({"prompt": spec.prompt, **settings})
+        body = CompletionRequest.model_validate({"prompt": prompt, **settings})
         body.check()
-        return Submission(spec.prompt, body.sampling_params())
-    params, priority = SamplingParams.parse(settings), spec.priority.whole(scope)
-    pieces = [*spec.before, spec]
+        return Submission(prompt, body.sampling_params())
+    return Submission(prompt, SamplingParams.parse(settings), spec.priority.whole(scope))
+
+
+def _prompt(llm: AsyncLLM, spec: RequestSpec, scope: Scope) -> str | list[int]:
     if spec.tokens is None and not spec.before:
-        return Submission(spec.prompt, params, priority)
-    token_ids = [token for piece in pieces for token in _cut(llm, piece, scope)]
-    return Submission(token_ids, params, priority)
+        return spec.prompt
+    return [token for piece in (*spec.before, spec) for token in _cut(llm, piece, scope)]
 
 
 def _cut(llm: AsyncLLM, piece: Piece, scope: Scope) -> list[int]:
