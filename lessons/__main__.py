@@ -20,8 +20,9 @@ from engine.model_loader import (
     load_model,
 )
 from lessons.check import SEEDS, Report, check_lesson
-from lessons.loader import lesson_files, load_each, same_number
-from lessons.map_names import DOCUMENT, DocumentError, read_map
+from lessons.glossary import load_glossary, not_on_the_map
+from lessons.loader import LessonError, lesson_files, load_each, same_number
+from lessons.map_names import DOCUMENT, DocumentError, MapNames, read_map
 from lessons.probes import PROBES, arguments_of
 
 
@@ -61,8 +62,9 @@ def check_files(options: argparse.Namespace) -> int:
     began = time.monotonic()
     names = read_map(options.document)
     lessons, unreadable = load_each(options.files or lesson_files())
-    twice = same_number(lessons)
-    for error in (*unreadable, *twice):
+    others = same_number(lessons)
+    others += [] if options.files else check_glossary(names)
+    for error in (*unreadable, *others):
         print(error)
     reports: list[Report] = []
     if lessons:
@@ -79,7 +81,19 @@ def check_files(options: argparse.Namespace) -> int:
             thread.stop()
         seeds = ", ".join(str(seed) for seed in options.seeds)
         print(f"{model.name}, seeds {seeds}, {time.monotonic() - began:.0f} s")
-    return int(bool(unreadable or twice) or any(report.problems for report in reports))
+    return int(bool(unreadable or others) or any(report.problems for report in reports))
+
+
+def check_glossary(names: MapNames) -> list[str]:
+    """What is wrong with the glossary; one line says so where nothing is."""
+    try:
+        terms = load_glossary()
+    except LessonError as error:
+        return [str(error)]
+    problems = [f"glossary: {what}" for what in not_on_the_map(terms, names)]
+    if not problems:
+        print(f"ok     glossary: {len(terms)} terms")
+    return problems
 
 
 def print_report(report: Report) -> None:

@@ -125,10 +125,7 @@ def load_each(paths: list[Path]) -> tuple[list[Lesson], list[LessonError]]:
 
 def load(path: Path) -> Lesson:
     """Read one file; raises LessonError."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise LessonError([Problem(path, 1, f"cannot be read: {error}")]) from None
+    text = _text_of(path)
     try:
         source = take_apart(path, text)
     except RecursionError:
@@ -139,6 +136,21 @@ def load(path: Path) -> Lesson:
     if found:
         raise LessonError([_at(source, place, message) for place, message in found])
     return lesson
+
+
+def read_front(path: Path) -> Source:
+    """A file that is a front matter and nothing else; raises LessonError."""
+    lines = _text_of(path).split("\n")
+    if lines[0].rstrip() != _FENCE:
+        raise LessonError([Problem(path, 1, f"begin the file with a line {_FENCE}")])
+    return _front_matter(path, "\n".join(lines), "\n".join(lines[1:]))
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise LessonError([Problem(path, 1, f"cannot be read: {error}")]) from None
 
 
 # -- the file ----------------------------------------------------------------------------------

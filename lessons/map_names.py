@@ -20,6 +20,15 @@ class DocumentError(ValueError):
     """A document or the claims cannot be read; the message says which."""
 
 
+class Claim(NamedTuple):
+    """What is often said of vLLM, and what holds."""
+
+    number: int
+    claim: str
+    verdict: str
+    holds: str
+
+
 class MapNames(NamedTuple):
     """What there is to be named on a map, and on those of the other documents by file name."""
 
@@ -38,11 +47,15 @@ def read_map(path: Path) -> MapNames:
     """What can be named of a document and of those that come with the project."""
     shipped = [DOCUMENT, *sorted((ROOT / "docs").glob("*.architecture.json"))]
     others = {other.name: MapNames(*_names(other)) for other in shipped}
+    return MapNames(*_names(path), others, tuple(claim.number for claim in read_claims()))
+
+
+def read_claims() -> list[Claim]:
+    """The claims that the page has cards for."""
     try:
-        claims = tuple(claim["number"] for claim in _json(CLAIMS))
+        return [Claim(*(claim[name] for name in Claim._fields)) for claim in _json(CLAIMS)]
     except (KeyError, TypeError) as error:
         raise DocumentError(f"{CLAIMS}: no claims ({error!r:.120})") from None
-    return MapNames(*_names(path), others, claims)
 
 
 def _names(path: Path) -> tuple[dict[str, str], tuple[str, ...]]:
