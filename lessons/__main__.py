@@ -21,7 +21,7 @@ from engine.model_loader import (
 )
 from lessons.check import SEEDS, Report, check_lesson
 from lessons.glossary import load_glossary, not_on_the_map
-from lessons.loader import LessonError, lesson_files, load_each, same_number
+from lessons.loader import LessonError, lesson_files, load_each, same_place
 from lessons.map_names import DOCUMENT, DocumentError, MapNames, read_map
 from lessons.probes import PROBES, arguments_of
 
@@ -62,7 +62,7 @@ def check_files(options: argparse.Namespace) -> int:
     began = time.monotonic()
     names = read_map(options.document)
     lessons, unreadable = load_each(options.files or lesson_files())
-    others = same_number(lessons)
+    others = same_place(lessons)
     others += [] if options.files else check_glossary(names)
     for error in (*unreadable, *others):
         print(error)

@@ -101,9 +101,13 @@ def in_order(lessons: list[Lesson]) -> list[Lesson]:
     return sorted(lessons, key=lambda it: (kinds.index(it.kind), it.number or math.inf, it.id))
 
 
-def same_number(lessons: list[Lesson]) -> list[str]:
-    """What is to be said of lessons of one kind that have one number."""
+def same_place(lessons: list[Lesson]) -> list[str]:
+    """What is to be said of lessons that have one id, or that have one number in their kind."""
     found = []
+    for one, other in pairwise(sorted(lessons, key=lambda it: it.id)):
+        if one.id == other.id:
+            which = f"{KINDS[one.kind]}/{one.id}.md and {KINDS[other.kind]}/{other.id}.md"
+            found.append(f"{which} have one id; rename one of them")
     for one, other in pairwise(in_order(lessons)):
         if one.number is not None and (one.kind, one.number) == (other.kind, other.number):
             which = f"{KINDS[one.kind]}/{one.id}.md and {KINDS[one.kind]}/{other.id}.md"

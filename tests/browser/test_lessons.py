@@ -311,3 +311,29 @@ def test_the_keyboard_stays_in_the_lesson_when_its_button_goes(learner: Learner)
     assert learner.side.get_by_role("button", name="Leave").evaluate(
         "button => button === document.activeElement"
     )
+
+
+def test_what_is_looked_up_is_lit_and_a_case_is_found_by_its_thread(learner: Learner) -> None:
+    from playwright.sync_api import expect
+
+    tab, side = learner.tab, learner.side
+    tab.page.get_by_role("button", name="Lessons").click()
+    field = side.get_by_role("searchbox", name="Search")
+    field.fill("gpu worker")
+    field.press("Enter")
+    side.get_by_role("button", name="Term: Worker").press("Enter")
+    learner.reads("On the map: GPU Worker")  # which is another one than the engine's own
+    tab.wait_for("s.selection.component", "worker")
+    field.fill("max_num_seqs")
+    field.press("Enter")
+    side.get_by_role("button", name="Setting: max_num_seqs").press("Enter")
+    learner.reads("Now: 8. You change it in the menu Engine, under Scheduling.")
+    tab.wait_for("s.selection.component", "scheduler")
+    field.fill("#46283")
+    field.press("Enter")
+    side.locator(".st-key-gb-start-abort-leak button").click()
+    thread = side.get_by_role("link", name="#46283")
+    expect(thread).to_have_attribute("href", "https://github.com/vllm-project/vllm/issues/46283")
+    learner.reads("A correct engine does not do this. The one here is broken on purpose.")
+    learner.next("A client hangs up")
+    learner.reads("This engine is broken on purpose.")

@@ -11,7 +11,7 @@ from engine.async_llm import AsyncLLM
 from engine.engine_thread import EngineThread
 from engine.model_loader import load_model
 from lessons.format import address_of
-from lessons.loader import FOLDER, LessonError, load
+from lessons.loader import FOLDER, LessonError, load, same_place
 from lessons.play import Asked, Player
 
 LEAK = FOLDER / "clinic" / "abort-leak.md"
@@ -76,3 +76,11 @@ def test_what_a_case_lacks_is_said(tmp_path: Path, old: str, new: str, says: str
 def test_a_thread_without_a_repository_is_vllms() -> None:
     assert address_of("#48803") == "https://github.com/vllm-project/vllm/issues/48803"
     assert address_of("owner/name#1") == "https://github.com/owner/name/issues/1"
+
+
+def test_an_id_is_a_single_lessons() -> None:
+    case = load(LEAK)
+    assert same_place([case]) == []
+    lab = case.model_copy(update={"kind": "lab"})
+    (said,) = same_place([case, lab])
+    assert said == "clinic/abort-leak.md and labs/abort-leak.md have one id; rename one of them"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lessons.loader import LessonError, lesson_files, load, load_each, same_number
+from lessons.loader import LessonError, lesson_files, load, load_each, same_place
 from lessons.rules import KINDS
 from tests.lessons.small import SMALL, small, write
 
@@ -22,7 +22,7 @@ def test_the_projects_own_lessons_are_read() -> None:
     assert errors == []
     kinds = {lesson.id: lesson.kind for lesson in lessons}
     assert (kinds["one-request"], kinds["count-the-blocks"]) == ("tour", "lab")
-    assert same_number(lessons) == []
+    assert same_place(lessons) == []
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,15 @@ def go_home() -> None:
     open_shipped(DEFAULT_DOCUMENT)
 
 
+def show_map(name: str | None) -> None:
+    """Show a document that comes with the project; None: the engine's own map."""
+    opened = shown().opened
+    if name is None and not is_own(opened):
+        go_home()
+    elif name is not None and name != opened.name:
+        open_address(name)
+
+
 def _choose(opened: Opened) -> None:
     if opened.page is None:
         st.session_state[_REFUSED] = Refused(opened.name, opened.result.diagnostics)

@@ -11,7 +11,6 @@ import secrets
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, TypedDict
 
 import streamlit as st
@@ -22,32 +21,18 @@ from engine.input_processor import RequestRefusedError
 from lessons.expressions import ExpressionError
 from lessons.format import Lesson
 from lessons.kept import Judged
-from lessons.loader import LessonError, in_order, lesson_files, load_each
 from lessons.play import Player
 from lessons.probes import ProbeError
 from lessons.stage import StageError
 from lessons.variants import SEEDS, seed_of
-from views.page import class_desk, documents, lesson_step
+from views.page import class_desk, documents, lesson_catalogue, lesson_step
 from views.page.guard import FAILED, guarded
+from views.page.lesson_catalogue import readable
+from views.page.lookup import Lit
 from views.page.words import plain, sentence
 
 _log = logging.getLogger("glassbox")
 _DESK = "gb-lessons-desk"
-_KINDS = {"tour": "Tour", "lab": "Lab", "clinic": "Case", "hunt": "Bug hunt"}
-_FOLDED = {  # kinds of lessons that are looked up rather than taken one after the other
-    "clinic": (
-        "Symptom clinic",
-        ":material/stethoscope:",
-        "What people who run vLLM have reported, small: find the box and the cause, turn the knob, "
-        "see it gone.",
-    ),
-    "hunt": (
-        "Bug hunts",
-        ":material/bug_report:",
-        "Defects of vLLM 0.26.0 that this engine can switch on: find where it goes wrong, and see "
-        "the difference.",
-    ),
-}
 _TROUBLES = (
     ConfigError,
     EngineError,
@@ -104,7 +89,7 @@ def offer(lesson_id: str) -> bool:
 
     It is not started: that would reset the engine, which nobody has asked for by opening a link.
     """
-    if all(lesson.id != lesson_id for lesson in _readable()):
+    if all(lesson.id != lesson_id for lesson in readable()):
         return False
     now = desk()
     put_aside()
@@ -126,7 +111,7 @@ def go_to_step(step: int) -> str:
     """
     now = desk()
     if now.player is None:
-        lesson = next((each for each in _readable() if each.id == now.offered), None)
+        lesson = next((each for each in readable() if each.id == now.offered), None)
     else:
         lesson = now.player.lesson
     if lesson is None or not now.is_open:
@@ -169,81 +154,19 @@ def button() -> None:
 def sidebar(llm: AsyncLLM | None, labels: dict[str, str]) -> LessonShown | None:
     """Draw the sidebar where it is open, and return what the workspace is to show."""
     now = desk()
-    class_desk.attach(now, _readable)
+    class_desk.attach(now, readable)
     if not now.is_open:
         return None
     with st.sidebar:
         try:
             if now.player is not None:
                 return _play(now, now.player, llm, labels)
-            _catalogue()
+            _top("Lessons", "Close", _toggle)
+            return _lit(now, lesson_catalogue.draw(now, llm, _start, _go_on))
         except Exception:  # a lesson must not take the page with it, nor keep anybody in it
             _log.exception("the lessons failed")
             st.error(FAILED)
     return None
-
-
-# -- the list -----------------------------------------------------------------------------------
-
-
-def _catalogue() -> None:
-    _top("Lessons", "Close", _toggle)
-    st.markdown("A tour explains; in a lab you predict what the engine will do, and see.")
-    lessons = sorted(_readable(), key=lambda lesson: lesson.id != desk().offered)
-    if lessons and lessons[0].id == desk().offered:
-        _offer(lessons.pop(0))
-    for kind, (title, icon, says) in _FOLDED.items():
-        group = [lesson for lesson in lessons if lesson.kind == kind]
-        if group:
-            with st.expander(f"{title} ({len(group)})", icon=icon, key=f"gb-group-{kind}"):
-                st.markdown(says)
-                for lesson in group:
-                    _offer(lesson)
-    for lesson in lessons:
-        if lesson.kind not in _FOLDED:
-            _offer(lesson)
-    for problem in (p for path in lesson_files() for error in _of(path)[1] for p in error.problems):
-        st.error(plain(f"{problem.file.name}, line {problem.line}: {problem.message}"))
-
-
-def _readable() -> list[Lesson]:
-    """Return the lessons that can be read, in the order of the course."""
-    return in_order([lesson for path in lesson_files() for lesson in _of(path)[0]])
-
-
-def _of(path: Path) -> tuple[list[Lesson], list[LessonError]]:
-    return _read(path, path.stat().st_mtime_ns)
-
-
-def _offer(lesson: Lesson) -> None:
-    left = desk().left.get(lesson.id)
-    with st.container(border=True, key=f"gb-lesson-{lesson.id}"):
-        if lesson.id == desk().offered:
-            st.caption("The lesson that your link names. It begins when you press Start.")
-        st.markdown(f"**{plain(lesson.title)}**")
-        st.markdown(plain(lesson.summary))
-        st.caption(f"{_KINDS[lesson.kind]}, about {lesson.minutes} minutes")
-        gate = class_desk.gate(lesson)
-        if gate.says:
-            st.caption(plain(gate.says))
-        if not gate.is_open:
-            return
-        with st.container(horizontal=True):
-            st.button("Start", key=f"gb-start-{lesson.id}", on_click=_start, args=(lesson,))
-            step = desk().offered_step if lesson.id == desk().offered else None
-            if step is not None and step > 1:
-                key = f"gb-start-at-{lesson.id}"
-                args = (lesson, step - 1)
-                st.button(f"Start at step {step}", key=key, on_click=_start, args=args)
-            if left is not None:
-                label = f"Go on at step {left.index + 1}"
-                st.button(label, key=f"gb-go-on-{lesson.id}", on_click=_go_on, args=(left,))
-
-
-@st.cache_resource(max_entries=200, show_spinner=False)
-def _read(path: Path, changed: int) -> tuple[list[Lesson], list[LessonError]]:
-    """Read a file again whenever it has changed."""
-    return load_each([path])
 
 
 # -- a lesson -----------------------------------------------------------------------------------
@@ -390,6 +313,24 @@ def _shown(now: Desk, player: Player) -> LessonShown:
     }
 
 
+def _lit(now: Desk, lit: Lit | None) -> LessonShown | None:
+    """What is shown of something that was looked up."""
+    if lit is None:
+        return None
+    return {
+        "turn": now.turn + lit.turn,
+        "view": None,
+        "component": lit.box,
+        "request": None,
+        "block": None,
+        "trace_id": None,
+        "seq": None,
+        "claim": lit.claim,
+        "marks": False,
+        "picks": False,
+    }
+
+
 def _top(title: str, close: str, on_close: object) -> None:
     with st.container(horizontal=True, vertical_alignment="center", key="gb-lesson-top"):
         st.markdown(f"**{plain(title)}**")
@@ -449,17 +390,8 @@ def _open(player: Player) -> None:
     now = desk()
     now.player, now.trouble, now.again = player, "", False
     player.on_judged = now.on_judged
-    _show_document(player)
+    documents.show_map(player.shown_document)
     now.turn += 1
-
-
-def _show_document(player: Player) -> None:
-    """Show the map that the step speaks of: the engine's own where it names none."""
-    opened, named = documents.shown().opened, player.shown_document
-    if named is None and not documents.is_own(opened):
-        documents.go_home()
-    elif named is not None and named != opened.name:
-        documents.open_address(named)
 
 
 @guarded
@@ -475,7 +407,7 @@ def _go(index: int) -> None:
     now = desk()
     if now.player is not None:
         now.player.go_to(index)
-        _show_document(now.player)
+        documents.show_map(now.player.shown_document)
     now.trouble = ""
     now.turn += 1
 
@@ -484,7 +416,7 @@ def _go(index: int) -> None:
 def _show() -> None:
     now = desk()
     if now.player is not None:
-        _show_document(now.player)
+        documents.show_map(now.player.shown_document)
     now.turn += 1
 
 
