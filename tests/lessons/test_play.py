@@ -266,13 +266,8 @@ def test_the_check_lets_a_good_lesson_pass(tmp_path: Path, llm: AsyncLLM) -> Non
     assert (report.problems, report.questions, report.refused) == ([], 1, 4)
 
 
-def test_all_lessons_hold_on_many_seeds(llm: AsyncLLM) -> None:
-    for lesson in LESSONS:
-        assert check_lesson(lesson, llm, NAMES, (3, 4711)).problems == []
-
-
 def test_the_command_checks_all_lessons(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "--model", "tiny-random"]) == 0
+    assert main(["check", "--model", "tiny-random", "--seeds", "3", "4711"]) == 0
     said = capsys.readouterr().out
     assert "ok     tour one-request" in said
     assert "ok     lab count-the-blocks" in said
