@@ -60,7 +60,7 @@ def walk_told(page: Page) -> list[int]:
 
 def test_it_says_why_there_is_nothing_to_trace_yet(page: Page) -> None:
     expect(page.get_by_role("button", name="Trace the kernel")).to_be_disabled()
-    expect(page.locator(".gbp-kroom")).to_contain_text("Attention has not run in this step so far")
+    expect(page.locator(".gbp-kroom")).to_contain_text("Nobody has asked anything yet")
     expect(page.locator(".gbp-kscene")).to_be_hidden()
 
 

@@ -8,7 +8,7 @@ import { EngineLink } from "./core/stream.js";
 import { PHONE } from "./map/foot.js";
 import { ArchitectureMap } from "./map/map.js";
 import { DocumentWatch } from "./page/document_watch.js";
-import { el, setAttribute } from "./page/dom.js";
+import { el, setAttribute, setText } from "./page/dom.js";
 import { Address } from "./page/address.js";
 import { Announcer } from "./page/announcer.js";
 import { Banners } from "./page/banners.js";
@@ -21,6 +21,7 @@ import { Transport } from "./page/transport.js";
 import { panelOf, staticNotice } from "./page/view_panel.js";
 import { Wishes } from "./page/wishes.js";
 import { Yours } from "./page/yours.js";
+import { noLog } from "./words/empty.js";
 import { messageOf } from "./words/format.js";
 
 const SHEETS = [
@@ -156,6 +157,9 @@ class Workspace {
     const inspector = el("aside", { class: "gb-inspector", "aria-label": "Inspector" });
     const transport = el("section", { class: "gb-transport", "aria-label": "Transport" });
     this.panelArea = el("section", { class: "gb-panel-area", id: "gb-panel", role: "tabpanel" });
+    this.noLog = el("p", { class: "gb-empty", hidden: true });
+    /** @type {HTMLElement|null} */
+    this.panelRoot = null;
     this.root.append(
       el(
         "div",
@@ -374,11 +378,21 @@ class Workspace {
       return;
     }
     this.guarded("panel", () => this.panel?.update());
+    this.showNoLog();
+  }
+
+  /** As long as there is no engine, one sentence stands for all the panel's figures. */
+  showNoLog() {
+    const { header, modelStatus } = this.store;
+    const none = header === null && modelStatus !== null;
+    setText(this.noLog, none ? noLog(modelStatus) : "");
+    this.noLog.hidden = !none;
+    if (this.panelRoot) this.panelRoot.hidden = none;
   }
 
   clearPanel() {
     this.panel?.destroy?.();
-    this.panel = null;
+    this.panel = this.panelRoot = null;
     this.panelArea.replaceChildren();
     this.faults.delete("panel");
   }
@@ -411,7 +425,8 @@ class Workspace {
     const root = el("div", { class: "gb-panel" });
     // The panel's own titles are below this one; who sees it has the view's tab instead.
     const title = el("h2", { class: "gb-sr", text: this.store.currentView?.label ?? "" });
-    this.panelArea.append(title, root);
+    this.panelRoot = root;
+    this.panelArea.append(title, root, this.noLog);
     this.guarded("panel", () => {
       this.panel = module.mount(root, this.store);
       this.panel.update();

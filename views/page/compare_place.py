@@ -21,6 +21,10 @@ _ABOUT = (
     "request comes with the step number that it came with, so both are given the same however fast "
     "they are. Your own engine is not touched."
 )
+_NONE = (
+    "Nothing has been compared yet. Run both, and both logs stand here on one clock with their "
+    "first difference, then latencies, throughput, KV use and texts."
+)
 
 
 def is_open() -> bool:
@@ -79,3 +83,5 @@ def place(llm: AsyncLLM | None, key: str | None) -> None:
         form(llm, key, running)
         if comparison is not None:
             outcome(comparison)
+        else:
+            st.caption(_NONE)

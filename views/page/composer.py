@@ -21,6 +21,7 @@ from views.page.words import sentence
 
 SAMPLING = frozenset(field.name for field in dataclasses.fields(SamplingFields))
 _IDLE = "Send a prompt, then press Run, or Phase to go through one step piece by piece."
+_NO_ENGINE = "Nothing can be sent before there is an engine: write meanwhile, or take a preset."
 _PRESSED_TWICE = "Pressed twice in a moment, it was sent once: Requests has copies."
 _NEXT = {
     "paused": "Press Run, or Phase to go through a step piece by piece.",
@@ -28,8 +29,9 @@ _NEXT = {
 }
 
 
-def composer(llm: AsyncLLM | None) -> None:
+def composer(found: Found) -> None:
     """Draw the composer; without an engine its fields can be filled, but nothing can be sent."""
+    llm = found.llm
     fields = state.composer_fields()
     settings = {} if class_floor.sender() is not None else _settings_to_apply(llm)
     with st.container(key="gb-composer"):
@@ -39,7 +41,7 @@ def composer(llm: AsyncLLM | None) -> None:
         with right:
             _options(fields, llm)
             _presets()
-    _note(llm, settings)
+    _note(found, settings)
 
 
 def _settings_to_apply(llm: AsyncLLM | None) -> dict[str, Any]:
@@ -263,11 +265,13 @@ def _what_to_watch(llm: AsyncLLM, draft: Draft, preset: Preset | None) -> str:
     return preset.watch
 
 
-def _note(llm: AsyncLLM | None, settings: dict[str, Any]) -> None:
-    note = state.note() or state.Note("hint", _IDLE)
+def _note(found: Found, settings: dict[str, Any]) -> None:
+    llm = found.llm
+    idle = state.Note("hint", _NO_ENGINE if found.loading or found.trouble else _IDLE)
+    note = state.note() or idle
     if note.log and note.log != _log_of(llm):
         state.forget_note()  # its engine is gone: a lesson began, or a saved engine came
-        note = state.Note("hint", _IDLE)
+        note = idle
     preset = _preset()
     if note.kind == "watch" and llm is not None and preset is not None and state.keeps_settings():
         missing = preset.missing(llm.requested_config)

@@ -60,7 +60,7 @@ def main() -> None:
     page = shown.opened.page
     labels = {box["id"]: box["label"] for box in page["components"]}
     lesson = lesson_sidebar.sidebar(found.llm, labels)
-    composer(found.llm)
+    composer(found)
     model_status(found, key)
     compare_place.place(found.llm, key)
     workspace(shown, state.last_sent(), lesson)

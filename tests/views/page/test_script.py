@@ -91,7 +91,7 @@ def has_button(page: AppTest, key: str) -> bool:
 
 def words(page: AppTest) -> str:
     """All text of the page outside its widgets."""
-    kinds = (page.markdown, page.error, page.warning, page.info, page.success)
+    kinds = (page.markdown, page.error, page.warning, page.info, page.success, page.caption)
     parts = [shown(str(element.value)) for kind in kinds for element in kind]
     parts += [str(element.proto.body) for element in page.get("html")]
     return "\n".join(parts)
@@ -372,6 +372,7 @@ def test_while_the_model_loads_the_page_says_how_far_it_is(
         page = open_page()
         assert "downloading 30 of 93 MB" in str(page.get("progress")[0].proto)
         assert page.button(key="gb-send").disabled
+        assert "Nothing can be sent before there is an engine" in words(page)
     finally:
         go_on.set()
         server.sessions.close()
@@ -387,6 +388,7 @@ def test_a_model_that_cannot_be_loaded_is_explained(monkeypatch: pytest.MonkeyPa
     page = open_page()
     assert "there is no model at /nowhere" in page.error[0].value
     assert "start the server again" in page.error[0].value
+    assert "Nothing can be sent before there is an engine" in words(page)
     server.sessions.close()
 
 
@@ -573,9 +575,11 @@ def compare(server: Server, page: AppTest) -> AppTest:
 
 def test_a_preset_is_compared_with_one_setting_changed(server: Server) -> None:
     page = click(open_page(), "gb-compare-toggle")
+    assert "Nothing has been compared yet. Run both" in words(page)
     page.selectbox(key="gb-compare-source").set_value("more-than-seats").run()
     page.selectbox(key="gb-compare-knob").set_value("max_num_seqs").run()
     compare(server, page)
+    assert "Nothing has been compared yet" not in words(page)
     said = words(page)
     assert "TTFT, median" in said and "prefix cache hit rate" in said
     assert "r6" in said  # what it wrote

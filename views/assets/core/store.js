@@ -199,7 +199,7 @@ export class Store extends LookedAt {
   // -- commands ----------------------------------------------------------------------------------
 
   get canCommand() {
-    return this.live && this.engine === "own" && this.connection === "open";
+    return this.live && this.engine === "own" && !this.whyNoLook;
   }
 
   /** Why the engine cannot be commanded from here, or "". */
@@ -214,6 +214,7 @@ export class Store extends LookedAt {
   get whyNoLook() {
     if (!this.live) return "A saved trace has no engine behind it.";
     if (this.connection !== "open") return "The page is not connected to its engine.";
+    if (!this.header) return "There is no engine yet: its model is not loaded.";
     return "";
   }
 

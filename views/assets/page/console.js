@@ -4,7 +4,8 @@
  * moment, and shows its box.
  */
 import { consoleLines, linesUpTo } from "../core/console_index.js";
-import { WHOSE } from "../words/console.js";
+import { NO_LINES, WHOSE } from "../words/console.js";
+import { noLog } from "../words/empty.js";
 import { count } from "../words/format.js";
 import { el, reconcile, setAttribute, setText } from "./dom.js";
 import { OneStop } from "./one_stop.js";
@@ -29,6 +30,7 @@ export class Console {
       el("input", { type: "checkbox", onchange: () => this.store.changed() })
     );
     this.more = el("p", { class: "gb-note-small" });
+    this.none = el("p", { class: "gb-note-small" });
     this.list = el("ol", { class: "gb-console", "aria-label": "Lines" });
     this.stop = new OneStop(this.list, ".gb-console-line");
     this.list.addEventListener("pointerover", (event) => this.pointAt(event.target));
@@ -46,6 +48,7 @@ export class Console {
       }),
       el("label", { class: "gb-console-only" }, this.only, "only what it prints by default"),
       this.more,
+      this.none,
       this.list,
     );
     root.append(this.scroller);
@@ -61,6 +64,7 @@ export class Console {
     const all = consoleLines(store);
     const entries = this.only.checked ? all.filter((entry) => entry.whose === "vllm") : all;
     const passed = linesUpTo(entries, store.cursor);
+    setText(this.none, entries.length ? "" : store.header ? NO_LINES : noLog(store.modelStatus));
     const key = [store.header?.trace_id, entries.length, entries[0]?.key, passed].join(" ");
     if (key === this.drawn) return;
     const opened = this.drawn === "";

@@ -332,7 +332,7 @@ function statusOf(store) {
   if (!store.live) return "saved trace";
   if (store.connection === "lost") return "lost";
   if (store.connection !== "open") return "connecting";
-  if (!store.header) return "loading";
+  if (!store.header) return store.modelStatus?.stage === "failed" ? "no model" : "loading";
   if (store.failure) return "failed";
   return store.headEngine.mode === "running" ? "running" : "paused";
 }

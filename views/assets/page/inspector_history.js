@@ -18,6 +18,9 @@ import { OneStop } from "./one_stop.js";
 const AT_FIRST = 3; // groups of steps
 const MORE = 60;
 const HOW = "Each line leads to its moment. Below it: the function of vLLM 0.26.0 that decides.";
+const NOTHING =
+  "Nothing has been decided here up to the cursor. What is, stands here with its numbers, step " +
+  "by step.";
 
 /** What a decision means to whom it is about. @type {Record<string, string>} */
 const TONES = {
@@ -70,7 +73,7 @@ export class HistoryPart {
 
   update() {
     const { groups, earlier } = this.read(this.most);
-    setText(this.note, groups.length ? HOW : "Nothing was decided up to the cursor.");
+    setText(this.note, groups.length ? HOW : NOTHING);
     reconcile(
       this.list,
       groups,

@@ -3,6 +3,7 @@
 import { el, reconcile, setAttribute, setText } from "../page/dom.js";
 import { setTruth } from "../page/truth.js";
 import { requestColour } from "../words/colours.js";
+import { NO_TABLE } from "../words/blocks.js";
 import { UNCOMPUTED } from "../words/events.js";
 import { plural, visible } from "../words/format.js";
 import { OUTLINES, fillWords } from "./blocks_words.js";
@@ -54,7 +55,7 @@ export class LogicalTable {
     if (!request) {
       setText(this.whose, "Block table");
       setText(this.size, "");
-      this.plainNote("No request yet.");
+      this.plainNote(NO_TABLE);
       return;
     }
     this.element.style.setProperty("--gbp-hue", requestColour(request.id, theme));

@@ -123,6 +123,20 @@ export function fit(c, text, width) {
   return fitted(text, (part) => c.measureText(part).width <= width);
 }
 
+/**
+ * The lines of a text, none wider than that but a word that is.
+ * @param {CanvasRenderingContext2D} c @param {string} text @param {number} width
+ */
+export function linesIn(c, text, width) {
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    const longer = `${lines[lines.length - 1]} ${word}`.trim();
+    if (c.measureText(longer).width > width && lines[lines.length - 1]) lines.push(word);
+    else lines[lines.length - 1] = longer;
+  }
+  return lines;
+}
+
 /** @type {Map<string, CanvasPattern>} by colour and sharpness */
 const hatches = new Map();
 

@@ -40,11 +40,8 @@ class GraphPanel {
       this.strip.plane.canvas,
       this.stripEmpty,
     );
-    this.past = section(
-      GRAPH.past,
-      "past",
-      this.history.plane.canvas,
-    );
+    this.noPast = el("p", { class: "gbp-more", text: GRAPH.noPast });
+    this.past = section(GRAPH.past, "past", this.history.plane.canvas, this.noPast);
     this.batchTwin = new Twin(GRAPH.flattened, GRAPH.columns, () =>
       batchRows(this.data?.batch ?? null),
     );
@@ -112,13 +109,15 @@ class GraphPanel {
     if (!data) return;
     this.sentence.update(data.sentence);
     const { dispatch, replay, captured, modules, forward, phases, nothingRan, device } = data;
-    remake(this.dispatch, { dispatch, replay, captured, nothingRan }, dispatchParts);
+    const { none } = data;
+    remake(this.dispatch, { dispatch, replay, captured, nothingRan, none }, dispatchParts);
     remake(this.times, { modules, forward, replay, phases, nothingRan, device }, timesParts);
-    const none = data.nothingRan ? GRAPH.noBatch : GRAPH.noBatchYet;
-    setText(this.stripEmpty, data.batch ? "" : none);
+    setText(this.stripEmpty, nothingRan ? GRAPH.noBatch : GRAPH.noBatchYet);
     this.stripEmpty.hidden = data.batch !== null;
     this.strip.plane.label(batchText(data.batch, data.step, data.dispatch?.padding ?? 0));
     this.history.plane.label(stepsText(data.history.length, data.step));
+    this.noPast.hidden = data.history.length > 0;
+    this.history.plane.canvas.hidden = !this.noPast.hidden;
   }
 
   /** Which graphs there are, and the kernel room. */

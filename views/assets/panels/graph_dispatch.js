@@ -6,7 +6,7 @@ import { capital, count, micros, plural } from "../words/format.js";
 
 /** @import { Model } from "./graph_model.js" */
 
-/** @typedef {Pick<Model, "dispatch" | "replay" | "captured" | "nothingRan">} View */
+/** @typedef {Pick<Model, "dispatch" | "replay" | "captured" | "nothingRan" | "none">} View */
 
 /** @param {View} data @returns {HTMLElement[]} */
 export function dispatchParts(data) {
@@ -15,7 +15,7 @@ export function dispatchParts(data) {
     const name = data.nothingRan ? "nothing ran" : "not dispatched";
     const text = data.nothingRan
       ? "This step gave no tokens: there was no batch to run."
-      : "The batch is not with the runner, or this step has none.";
+      : data.none;
     return [
       el("p", { class: "gbp-mode is-none", text: name }),
       el("p", { class: "gbp-more", text }),

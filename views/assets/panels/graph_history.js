@@ -44,7 +44,8 @@ export class HistoryStrip {
   draw(data, colours, width) {
     const { history } = data;
     this.step = data.step;
-    const c = this.plane.begin(width, HISTORY + 22);
+    const c = this.plane.begin(width, history.length ? HISTORY + 22 : 0);
+    if (!history.length) return;
     const room = width - LABELS - 4;
     this.column = Math.max(6, Math.min(28, Math.floor(room / Math.max(1, history.length))));
     const fits = Math.floor(room / this.column);

@@ -9,7 +9,8 @@ import { STEP_PHASES } from "../core/records.js";
 import { atOrBefore } from "../core/sorted.js";
 import { verifiedDrafts } from "../core/speculation.js";
 import { traceIndex } from "../core/trace_index.js";
-import { graphParts } from "../words/graph.js";
+import { orNobodyAsked } from "../words/empty.js";
+import { GRAPH, graphParts } from "../words/graph.js";
 import { reasonPhrase } from "../words/reasons.js";
 import { atCursor, sentenceOf, shownRequest } from "./cursor.js";
 
@@ -33,6 +34,8 @@ export function model(store) {
     dispatch: dispatchOf(one("step_dispatched"), one("batch_scheduled")),
     /** The step is over and gave nobody a token. */
     nothingRan: one("batch_scheduled")?.facts.num_requests === 0,
+    /** What is said where nothing has been dispatched so far. */
+    none: orNobodyAsked(store, store.state, GRAPH.notDispatched),
     replay: replayOf(one("graph_replayed")),
     captured: capturedOf(one("graph_captured")),
     graphs: graphsOf(store, index, one("step_dispatched")),

@@ -4,6 +4,7 @@ import { el, reconcile, setAttribute, setText, svg } from "../page/dom.js";
 import { truth } from "../page/truth.js";
 import { onRequestColour, requestColour } from "../words/colours.js";
 import { bytes, plural, ranges } from "../words/format.js";
+import { GRAPH } from "../words/graph.js";
 import { remake } from "./parts.js";
 
 /** @import { Store } from "../core/store.js" */
@@ -71,8 +72,8 @@ function noneRead({ pages: { all, chosen }, nothingRan }) {
   const text = all.length
     ? `${chosen} was not in this batch.`
     : nothingRan
-      ? "Attention did not run in this step."
-      : "Attention has not run in this step so far.";
+      ? GRAPH.noPages
+      : GRAPH.noPagesYet;
   return el("p", { class: "gbp-more", text });
 }
 

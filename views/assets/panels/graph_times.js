@@ -3,6 +3,7 @@
 import { el } from "../page/dom.js";
 import { truth } from "../page/truth.js";
 import { micros, percent, plural } from "../words/format.js";
+import { GRAPH } from "../words/graph.js";
 
 /** @import { Model, ModuleTime } from "./graph_model.js" */
 
@@ -50,8 +51,8 @@ function forwardParts({ modules, forward, nothingRan, replay }, where) {
   const rows = modules.filter((item) => item.us > 0);
   if (forward?.us === undefined || !rows.length) {
     const text = nothingRan
-      ? "The model did not run in this step: it gave no tokens."
-      : "The model has not run in this step so far.";
+      ? GRAPH.noForward
+      : GRAPH.noForwardYet;
     return [el("p", { class: "gbp-more", text })];
   }
   const sum = modules.reduce((all, item) => all + item.us, 0);

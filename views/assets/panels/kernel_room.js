@@ -6,7 +6,9 @@
  */
 import { el, setText } from "../page/dom.js";
 import { truth } from "../page/truth.js";
+import { orNobodyAsked } from "../words/empty.js";
 import { bytes } from "../words/format.js";
+import { GRAPH } from "../words/graph.js";
 import { bytesOf, bytesRows, differenceText, tracedWords } from "../words/kernel.js";
 import { Chart, MEASURES, rangeText } from "./kernel_charts.js";
 import { Listings } from "./kernel_listing.js";
@@ -118,7 +120,7 @@ export class KernelRoom {
     );
     this.layer.offer(numbers(data.heads?.layers ?? 0));
     this.head.offer(numbers(data.heads?.kv ?? 0));
-    const why = this.store.whyNoLook || (all.length ? "" : notYet(data));
+    const why = this.store.whyNoLook || (all.length ? "" : notYet(this.store, data));
     this.ask.disabled = Boolean(why) || this.busy;
     this.ask.title = why || "Run the kernel over this step's pages in Triton's interpreter";
     if (!this.busy && why && !this.trace) setText(this.status, why);
@@ -216,11 +218,9 @@ export class KernelRoom {
   }
 }
 
-/** @param {Model} data */
-function notYet(data) {
-  return data.nothingRan
-    ? "Attention did not run in this step."
-    : "Attention has not run in this step so far: step past its phase execute.";
+/** @param {Store} store @param {Model} data */
+function notYet(store, data) {
+  return data.nothingRan ? GRAPH.noPages : orNobodyAsked(store, store.state, GRAPH.noTraceYet);
 }
 
 /** @param {number} n */

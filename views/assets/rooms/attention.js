@@ -1,7 +1,8 @@
 // @ts-check
 /** PagedAttention's inside: the rows of each request, and the pages they read, in reading order. */
-import { fit, haloText, roundRect } from "../panels/canvas.js";
+import { fit, haloText, linesIn, roundRect } from "../panels/canvas.js";
 import { onRequestColour, requestColour } from "../words/colours.js";
+import { orNobodyAsked } from "../words/empty.js";
 import { bytes, count } from "../words/format.js";
 import * as words from "../words/rooms.js";
 import { Board } from "./board.js";
@@ -32,7 +33,7 @@ export function model(store, now) {
   }));
   return {
     reads,
-    empty: emptyText(now),
+    empty: emptyText(store, now),
     backend: run ? `${run.facts.backend}` : "",
     written: now.last("kv_written"),
     blockSize: now.config.block_size ?? 16,
@@ -41,11 +42,11 @@ export function model(store, now) {
 
 /** @typedef {ReturnType<typeof model>} Model */
 
-/** Why no page was read. @param {Moment} now */
-function emptyText(now) {
+/** Why no page was read. @param {Store} store @param {Moment} now */
+function emptyText(store, now) {
   const batch = now.last("batch_scheduled");
   const none = batch && batch.prefill_tokens + batch.decode_tokens === 0;
-  return none ? words.EMPTY_BATCH : words.orSendFirst(now.state, words.NOT_READ);
+  return none ? words.EMPTY_BATCH : orNobodyAsked(store, now.state, words.NOT_READ);
 }
 
 /** Rows of a request in the step's batch. @param {any} prepared @param {string} id */
@@ -56,6 +57,7 @@ function rowsOf(prepared, id) {
 }
 
 const HEAD = 26;
+const LINE = 18; // pixels from line to line of what stands there while nothing is read
 const COLUMNS = { id: 58, rows: 92, sum: 150 };
 const SIDES = [26, 22, 18, 14, 10];
 const GAP = 3;
@@ -113,7 +115,7 @@ class AttentionRoom {
       c.font = `400 13px ${colours.font}`;
       c.fillStyle = colours.muted;
       c.textAlign = "center";
-      c.fillText(fit(c, data.empty, w), w / 2, h / 2);
+      linesIn(c, data.empty, w).forEach((line, i) => c.fillText(line, w / 2, h / 2 + i * LINE));
       return;
     }
     const side = sideOf(data.reads, room, h - HEAD);

@@ -7,7 +7,7 @@ import { drawFree, drawUsed } from "../panels/blocks_cell.js";
 import { CACHED_FREE, TOUCH, USED, blockFacts } from "../panels/blocks_model.js";
 import { Touches } from "../panels/blocks_touches.js";
 import { blockLines } from "../panels/blocks_words.js";
-import { fit, roundRect } from "../panels/canvas.js";
+import { fit, linesIn, roundRect } from "../panels/canvas.js";
 import { requestColour } from "../words/colours.js";
 import { count } from "../words/format.js";
 import * as words from "../words/rooms.js";
@@ -23,6 +23,7 @@ import { Flights } from "./flights.js";
 /** @import { Area, TableGrid } from "./blocks_places.js" */
 
 const ENTRY = { w: 104, h: 19 };
+const LINE = 17; // pixels from line to line of a note
 const NAME = 42; // pixels for a request's name before its table
 const GAP_CELLS = 2; // cells that stand for those that are left out
 
@@ -114,7 +115,9 @@ class BlocksRoom {
     c.font = `400 12.5px ${colours.font}`;
     c.fillStyle = colours.muted;
     c.textAlign = "left";
-    c.fillText(fit(c, text, area.w), area.x, area.y + HEAD + 12);
+    linesIn(c, text, area.w).forEach((line, i) => {
+      c.fillText(line, area.x, area.y + HEAD + 12 + i * LINE);
+    });
   }
 
   // -- the free queue ----------------------------------------------------------------------------
@@ -247,6 +250,7 @@ class BlocksRoom {
   drawMap(c, area, data, colours) {
     const size = data.caching ? words.entriesText(data.entries, data.touched) : words.NO_CACHING;
     this.head(c, area, words.HASH_MAP, size, colours);
+    if (data.caching && !data.entries) this.note(c, area, words.NONE_CACHED, colours);
     const columns = Math.max(1, Math.floor((area.w + 6) / (ENTRY.w + 6)));
     const w = (area.w + 6) / columns - 6;
     const fits = columns * Math.max(1, Math.floor((area.h - HEAD + 3) / (ENTRY.h + 3)));

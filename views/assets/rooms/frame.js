@@ -7,7 +7,8 @@ import { liveOf, moments } from "../boxes/live.js";
 import { eventsUnderWay } from "../core/lanes.js";
 import { el, icon, setAttribute, setText } from "../page/dom.js";
 import { themeOf } from "../page/theme.js";
-import { BACK, BACK_HINT, COMES_IN, GOES_OUT, NO_LOG, insideOf } from "../words/rooms.js";
+import { noLog } from "../words/empty.js";
+import { BACK, BACK_HINT, COMES_IN, GOES_OUT, insideOf } from "../words/rooms.js";
 import { MiniMap } from "./mini_map.js";
 import { Ports } from "./ports.js";
 import { mountRoom } from "./rooms.js";
@@ -44,7 +45,7 @@ export class RoomFrame {
     this.ins = new Ports(store, "in", COMES_IN);
     this.outs = new Ports(store, "out", GOES_OUT);
     this.body = el("div", { class: "gb-room-body" });
-    this.empty = el("p", { class: "gb-room-empty", text: NO_LOG });
+    this.empty = el("p", { class: "gb-room-empty" });
     this.element = el(
       "section",
       { class: "gb-room", hidden: true },
@@ -143,6 +144,7 @@ export class RoomFrame {
     const { header, records, cursor } = store;
     const item = store.document.components.find((each) => each.id === this.opened);
     const key = `${header?.trace_id} ${header?.base_seq} ${records.length} ${cursor}`;
+    if (!header) setText(this.empty, noLog(store.modelStatus));
     const chosen = `${JSON.stringify(store.selection)} ${themeOf(this.element)}`;
     if (`${key} ${chosen}` === this.drawn && !this.room?.waits) return;
     this.drawn = `${key} ${chosen}`;

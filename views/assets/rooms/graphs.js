@@ -7,6 +7,7 @@ import { dispatchOf, sizesOf } from "../panels/graph_model.js";
 import { remake } from "../panels/parts.js";
 import { el } from "../page/dom.js";
 import { truth } from "../page/truth.js";
+import { orNobodyAsked } from "../words/empty.js";
 import { bytes, count, micros, plural } from "../words/format.js";
 import * as words from "../words/rooms.js";
 
@@ -59,11 +60,15 @@ class GraphsRoom {
   /** @param {Moment} now */
   update(now) {
     const data = model(this.store, now);
-    remake(this.said, data.dispatch, (dispatch) => words.dispatchParts(dispatch));
+    const none = orNobodyAsked(this.store, now.state, words.NOT_DISPATCHED);
+    remake(this.said, data.dispatch ?? none, saidParts);
     remake(this.ladders, data.sizes, laddersOf);
     remake(this.facts, { ...data, sizes: null }, factsOf);
   }
 }
+
+/** How the batch runs, or why there is none. @param {string|NonNullable<Model["dispatch"]>} of */
+const saidParts = (of) => (typeof of === "string" ? [of] : words.dispatchParts(of));
 
 /** A column for each size of each mode, as high as it has rows. @param {SizesView} view */
 function laddersOf({ modes, fell, largest }) {

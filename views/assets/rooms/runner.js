@@ -13,6 +13,7 @@ import { Pace } from "../page/pace.js";
 import { themeOf } from "../page/theme.js";
 import { setTruth, truth } from "../page/truth.js";
 import { requestColour } from "../words/colours.js";
+import { orNobodyAsked } from "../words/empty.js";
 import { plural, shortened, tokenName } from "../words/format.js";
 import * as words from "../words/rooms.js";
 
@@ -41,7 +42,7 @@ export function model(store, now) {
     padding: dispatch?.padding ?? 0,
     sampled,
     shown,
-    empty: words.orSendFirst(now.state, words.NO_BATCH),
+    empty: orNobodyAsked(store, now.state, words.NO_BATCH),
     sampling: shown ? now.state.requests?.[shown.facts.request]?.sampling : undefined,
   };
 }

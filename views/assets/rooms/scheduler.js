@@ -90,7 +90,7 @@ class SchedulerRoom {
   }
 
   drawBudget() {
-    const { spent, total, budget, said } = /** @type {Model} */ (this.fresh());
+    const { spent, total, budget, said, none } = /** @type {Model} */ (this.fresh());
     setTruth(this.sum, "derived", words.BUDGET_HOW, `${count(total)} / ${count(budget)}`);
     const theme = themeOf(this.root);
     const room = this.size.w;
@@ -101,7 +101,7 @@ class SchedulerRoom {
       () => el("i", {}, el("span", {})),
       (node, share) => fillShare(node, share, budget, theme, room),
     );
-    setText(this.said, said || words.NOTHING_GIVEN);
+    setText(this.said, said || none);
   }
 
   /** Where the queues stand, and their cards in them. */

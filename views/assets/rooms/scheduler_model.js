@@ -22,9 +22,10 @@ import { computedAt } from "../core/computed.js";
 import { queueOf } from "../core/memory_parts.js";
 import { traceIndex } from "../core/trace_index.js";
 import { isTakenBack } from "../panels/lifecycle_model.js";
+import { orNobodyAsked } from "../words/empty.js";
 import { eventPhrase } from "../words/events.js";
 import { reasonPhrase } from "../words/reasons.js";
-import { noteOf } from "../words/rooms.js";
+import { NOTHING_GIVEN, noteOf } from "../words/rooms.js";
 
 /** @import { Moment } from "../boxes/live.js" */
 /** @import { EventRecord } from "../core/records.js" */
@@ -63,6 +64,7 @@ export function model(store, now) {
     running: queueOf(state, "running").map(seat),
     said: said ? eventPhrase(said) : "",
     saidSeq: said?.seq ?? -1,
+    none: orNobodyAsked(store, state, NOTHING_GIVEN),
   };
 }
 

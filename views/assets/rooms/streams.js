@@ -4,6 +4,7 @@ import { el, reconcile, setAttribute, setText } from "../page/dom.js";
 import { themeOf } from "../page/theme.js";
 import { setTruth, truth } from "../page/truth.js";
 import { requestColour } from "../words/colours.js";
+import { nobodyAsked } from "../words/empty.js";
 import { visible } from "../words/format.js";
 import * as words from "../words/rooms.js";
 import { streamsOf } from "./streams_model.js";
@@ -30,7 +31,7 @@ export class Streams {
     this.more = el("span", { class: "gb-queue-more" });
     this.list = el("div", { class: "gb-streams", role: "list" });
     this.list.style.setProperty("--row", `${height}px`);
-    this.none = el("p", { class: "gb-room-none", text: words.SEND_FIRST });
+    this.none = el("p", { class: "gb-room-none" });
     this.element = el("div", { class: "gb-room-floor" }, this.list, this.none);
     this.high = 0; // pixels
     /** @type {Moment|null} */
@@ -60,6 +61,7 @@ export class Streams {
     const more = open + ended - streams.length;
     setText(this.more, more > 0 ? words.moreOf(more) : "");
     this.none.hidden = streams.length > 0;
+    setText(this.none, nobodyAsked(this.store));
     const theme = themeOf(this.element);
     reconcile(
       this.list,

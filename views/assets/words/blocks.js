@@ -20,6 +20,10 @@ export const QUEUE = {
   rest: (shown) => `length of the free queue - the ${shown} shown`,
 };
 
+export const NO_TABLE =
+  "No request yet. The blocks that one holds stand here in the order of its tokens, each with " +
+  "the physical block behind it.";
+
 export const HOLDERS = "running";
 export const SHARERS = "shared by";
 export const SHARERS_HOW = "blocks that stand in the block tables of the same requests, counted";

@@ -23,6 +23,9 @@ export const WHOSE = {
   ours: { label: "ours", title: "vLLM prints no such line" },
 };
 
+export const NO_LINES =
+  "Its log has no such line so far. Step or run the engine, or untick the choice above.";
+
 const GIB = 2 ** 30;
 const EVENT = "from the event that this line stands for";
 

@@ -22,7 +22,20 @@ export const GRAPH = {
   heads: "Query heads that share a KV head",
   kernel: "Kernel room: one layer's attention, page by page",
   noBatch: "No batch was laid out in this step.",
-  noBatchYet: "No batch has been laid out in this step so far.",
+  noBatchYet: "No batch has been laid out in this step so far: its phase prepare does that.",
+  notDispatched:
+    "No batch has been dispatched so far in this step: its phase prepare finds a graph for it, " +
+    "or none.",
+  noForward: "The model did not run in this step: it gave no tokens.",
+  noForwardYet:
+    "The model has not run in this step so far: its phase execute does, and what took how long " +
+    "stands here.",
+  noPages: "Attention did not run in this step.",
+  noPagesYet:
+    "Attention has not run in this step so far: which blocks it reads for each request stands " +
+    "here after its phase execute.",
+  noTraceYet: "Attention has not run in this step so far: step past its phase execute.",
+  noPast: "No step has run yet. Each gets a bar here: how long it took, and with which graph.",
   padding: [
     "fills the batch up to the size of the graph",
     "its KV goes to block 0, which is nobody's, and its result is dropped",

@@ -101,7 +101,7 @@ function loadingHint(status) {
   if (!status?.stage) return "Waiting for the engine.";
   if (status.stage === "failed") return `There is no model: ${status.message}`;
   const share = status.total > 1 ? ` (${Math.floor((100 * status.done) / status.total)} %)` : "";
-  return `The model is being made ready: ${status.message || status.stage}${share}`;
+  return `${capital(status.message || "the model is not ready yet")}${share}.`;
 }
 
 /**

@@ -54,7 +54,9 @@ export const MOVED_COLUMNS = [
   "Blocks",
   "Bytes",
 ];
-export const NOTHING_MOVED = "Nothing has travelled between two boxes in this step so far.";
+export const NOTHING_MOVED =
+  "Nothing has travelled between two boxes in this step so far: each crossing stands here, with " +
+  "how much it was.";
 export const AMOUNTS_HOW =
   "measured: the facts of the event; bytes of a text are its length in UTF-8, those of KV and " +
   "weights are derived, as their events say";

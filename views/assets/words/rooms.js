@@ -17,7 +17,6 @@ export const BACK = "Map";
 export const BACK_HINT = "Back to the map (Esc)";
 export const COMES_IN = "Comes in";
 export const GOES_OUT = "Goes out";
-export const NO_LOG = "No log yet. Send a prompt: what is in here then shows itself step by step.";
 
 /** What a step decided about a request, on its card. @type {Record<string, string>} */
 const MARKS = {
@@ -52,16 +51,9 @@ export const RUNNING_HOW = "the running list of the log's state, and max_num_seq
 export const BUDGET = "Token budget of this step";
 export const BUDGET_HOW =
   "sum of num_tokens over this step's request_scheduled events, of max_num_batched_tokens";
-export const NOBODY_WAITS = "Nobody waits.";
-export const SEND_FIRST =
-  "Nobody has asked anything yet. Send a prompt, or take a preset, then press Phase.";
-
-/** What stands in an empty room. @param {any} state @param {string} text once there is a request */
-export const orSendFirst = (state, text) =>
-  Object.keys(state?.requests ?? {}).length ? text : SEND_FIRST;
-
-export const NOBODY_RUNS = "Nobody runs.";
-export const NOTHING_GIVEN = "nothing given so far";
+export const NOBODY_WAITS = "Nobody waits for a seat.";
+export const NOBODY_RUNS = "Nobody has a seat.";
+export const NOTHING_GIVEN = "Nobody has been given tokens so far in this step.";
 
 /** @param {number} n requests that there is no room for */
 export const moreOf = (n) => `+ ${count(n)} more`;
@@ -86,7 +78,9 @@ export const FREE_QUEUE = "Free queue, given next first";
 export const HASH_MAP = "Prefix cache: hash → block";
 export const BLOCK_TABLES = "Block tables";
 export const NO_CACHING = "off";
-export const NONE_FREE = "No block is free.";
+export const NONE_FREE = "No block is free: who needs one waits, or another is preempted for it.";
+export const NONE_CACHED =
+  "No block is cached. One that is full enters with its hash, and is found by it.";
 export const NO_TABLES =
   "Nobody holds blocks. The scheduler takes them for a request as it admits it.";
 export const LEFT_OUT_HOW = "measured: the length of the queue or table in the log's state";
@@ -110,13 +104,14 @@ export function entriesText(n, { cached, evicted, uncached }) {
 
 export const BATCH = "The flattened batch: a column a row";
 export const ROWS_HOW = "input_ids of this step's inputs_prepared; padding: step_dispatched";
-export const NO_BATCH = 
+export const NO_BATCH =
   "No batch so far in this step: its phase prepare lays it out. Press Phase to get there.";
 export const EMPTY_BATCH = "This step gave no tokens: there is no batch.";
 export const SAMPLER = "Sampler";
 export const CANDIDATES = "Candidates of the token that is shown here";
-export const NOTHING_SAMPLED = 
-  "No token so far in this step: its phase sample chooses them. Press Phase to get there.";
+export const NOTHING_SAMPLED =
+  "No token has been chosen so far in this step. Its phase sample does that, and what each was " +
+  "chosen from stands here.";
 export const SAMPLING_HOW = "measured: the sampling parameters of the request's record";
 
 /** What leaves the logits as they are is not told. @type {Record<string, number>} */
@@ -152,7 +147,7 @@ export const QUERY_ROWS = "rows";
 export const ROWS_SHORT = "rows";
 export const CONTEXT = "context, bytes of all layers";
 export const CONTEXT_SHORT = "bytes";
-export const NOT_READ = 
+export const NOT_READ =
   "Attention has not run so far in this step: it does in its phase execute. Press Phase.";
 
 /** @param {string} backend */
@@ -172,13 +167,15 @@ export const pageLines = (read, logical, block, tokens, size) => [
 
 // -- graphs --------------------------------------------------------------------------------------
 
-export const NO_GRAPHS = "This engine has no graph sizes: every batch runs eagerly.";
+export const NO_GRAPHS =
+  "This engine has no graph sizes, so every batch runs eagerly: enforce_eager, cudagraph_mode " +
+  "and the capture sizes decide that (Engine).";
 export const FOR_DECODES = "uniform decodes";
 export const FOR_ANY = "any batch";
 export const ROWS = "rows of the batch";
 export const PADDING = "rows of padding";
 export const PADDING_HOW = "num_padded_tokens - num_tokens, of step_dispatched";
-const NOT_DISPATCHED =
+export const NOT_DISPATCHED =
   "No batch has been dispatched so far in this step: its phase prepare finds a graph for it.";
 export const OPERATIONS = "operations replayed";
 export const REPLAY = "replay";
@@ -204,11 +201,10 @@ export function rungText(size, captured, tokens) {
 
 /**
  * How the step's batch ran.
- * @param {{eager: boolean, mode: string, tokens: number, padding: number, why: string}|null} d
+ * @param {{eager: boolean, mode: string, tokens: number, padding: number, why: string}} d
  * @returns {string[]}
  */
 export function dispatchParts(d) {
-  if (!d) return [NOT_DISPATCHED];
   const why = d.why ? `: ${d.why}` : "";
   if (d.eager) return [`${plural(d.tokens, "row")} run eagerly${why}.`];
   const fill = d.padding ? `, ${d.padding} of them padding` : "";
