@@ -99,7 +99,7 @@ def _play(player: Player, llm: AsyncLLM, names: MapNames, report: Report) -> Non
 def _check_texts(player: Player, names: MapNames, report: Report) -> None:
     """What is said first must have its values, before the learner has stepped the engine."""
     step = player.step
-    _read([step.text, step.look], player.first_scope(), names.of(step) or names, report)
+    _read([step.text, step.look, step.notes], player.first_scope(), names.of(step) or names, report)
     player.shown()
 
 

@@ -72,6 +72,7 @@ class Step(Part):
     self_check: bool = False  # its questions are for the learner alone, and give no points
     text: Text
     look: Text | None = None
+    notes: Text | None = None  # for who presents it, in a window of their own
     seen: Text | None = None  # said when the moment has come that its run waits for
     focus: Focus = Focus()
     run: Run | None = None

@@ -29,14 +29,28 @@ def render(template: Template, scope: Scope, labels: Mapping[str, str], live: Ma
     return LINK.sub(lambda found: _link(found, scope, labels), _filled(template, scope, live))
 
 
-def _filled(template: Template, scope: Scope, live: Mark) -> str:
+def told(template: Template, scope: Scope, labels: Mapping[str, str]) -> str:
+    """The text as it would be read out: values and names in it, no links and no Markdown.
+
+    Raises ExpressionError or ProbeError where a value cannot be had.
+    """
+
+    def named(found: re.Match[str]) -> str:
+        name = found[1].strip()
+        return found[2] or labels.get(name, name)
+
+    return re.sub(r"[*`]", "", LINK.sub(named, _filled(template, scope, str, str)))
+
+
+def _filled(template: Template, scope: Scope, live: Mark, escaped: Mark | None = None) -> str:
     pieces = []
     for part in template.parts:
         if isinstance(part, str):
             pieces.append(part)
             continue
         shown = words(part.value(scope))
-        pieces.append(live(plain(shown)) if part.live and not _inside_link(pieces) else shown)
+        is_dressed = part.live and not _inside_link(pieces)
+        pieces.append(live((escaped or plain)(shown)) if is_dressed else shown)
     return "".join(pieces)
 
 

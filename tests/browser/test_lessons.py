@@ -337,3 +337,28 @@ def test_what_is_looked_up_is_lit_and_a_case_is_found_by_its_thread(learner: Lea
     learner.reads("A correct engine does not do this. The one here is broken on purpose.")
     learner.next("A client hangs up")
     learner.reads("This engine is broken on purpose.")
+
+
+def test_a_tour_is_presented_with_a_clicker_and_notes_beside_it(learner: Learner) -> None:
+    from playwright.sync_api import expect
+
+    page = learner.start("one-request").tab.page
+    page.locator(".gb-brand").click()
+    page.keyboard.press("f")
+    page.wait_for_selector("html[data-gb-tour] .gb-tour")
+    expect(page.locator(".st-key-gb-composer")).to_be_hidden()
+    page.keyboard.press("PageDown")
+    learner.reads("A client asks")
+    with page.expect_popup() as popup:
+        page.get_by_role("button", name="Notes").click()
+    notes = popup.value
+    expect(notes.get_by_role("heading")).to_have_text("A client asks")
+    prompt = learner.tab.log().state["requests"]["r0"]["num_prompt_tokens"]
+    expect(notes.locator("main")).to_contain_text(f"The request is {prompt} tokens long")
+    expect(notes.locator("main")).to_contain_text("Next: The front end")
+    notes.keyboard.press("PageUp")
+    learner.reads("Step 1 of 13")
+    expect(notes.get_by_role("heading")).to_have_text("The map")
+    page.keyboard.press("Escape")
+    expect(page.locator(".st-key-gb-composer")).to_be_visible()
+    expect(notes.get_by_role("heading")).to_contain_text("No lesson is being presented")

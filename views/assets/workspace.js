@@ -17,6 +17,7 @@ import { LessonGuide } from "./page/lesson.js";
 import { followMember } from "./page/member.js";
 import { Side } from "./page/side.js";
 import { Theme } from "./page/theme.js";
+import { TourMode } from "./page/tour.js";
 import { Transport } from "./page/transport.js";
 import { panelOf, staticNotice } from "./page/view_panel.js";
 import { Wishes } from "./page/wishes.js";
@@ -36,6 +37,7 @@ const SHEETS = [
   "./kernels.css",
   "./rooms.css",
   "./side.css",
+  "./tour.css",
 ];
 
 /** @import { PageDocument } from "./core/document.js" */
@@ -48,6 +50,7 @@ const SECOND_TAP_MS = 350;
 /** One store, one stream and one clock for the page, however often the component is mounted. */
 let shared = /** @type {Store|null} */ (null);
 let lessons = /** @type {LessonGuide|null} */ (null);
+let theTour = /** @type {TourMode|null} */ (null);
 let theAddress = /** @type {Address|null} */ (null);
 /** How much the composer had sent when it was heard of last; null: nothing was heard yet. */
 let sent = /** @type {number|null} */ (null);
@@ -57,6 +60,7 @@ const mounted = new WeakMap();
 /**
  * @param {{data: {document: any, file?: string|null, written?: string, version?: any,
  *   sent?: number, sent_to?: "own"|"shared", mine?: string|null, lesson?: any, named?: any,
+ *   tour?: import("./page/tour.js").Tour|null,
  *   refused?: any, session?: string|null,
  *   heard?: number, member?: import("./page/kept_secret.js").Secret|null}, key?: string,
  *   parentElement: HTMLElement|ShadowRoot,
@@ -93,6 +97,8 @@ export function mount(component) {
   const lesson = component.data?.lesson ?? null;
   workspace.root.toggleAttribute("data-lesson", lesson !== null);
   guide().apply(lesson);
+  tour().attach(workspace.root);
+  tour().follow(component.data?.tour ?? null);
   address().update();
   const current = workspace;
   return () => {
@@ -132,6 +138,12 @@ const wishes = new Wishes();
 function guide() {
   lessons ??= new LessonGuide(store());
   return lessons;
+}
+
+/** Tour mode: one for the page. */
+function tour() {
+  theTour ??= new TourMode(store());
+  return theTour;
 }
 
 /** What its address has the page show: one for the page. */
@@ -212,6 +224,7 @@ class Workspace {
     this.unsubscribe = this.store.subscribe(() => this.update());
     this.stopLessons = guide().listen();
     this.stopAddress = address().listen();
+    this.stopTour = tour().listen();
     this.onKey = (/** @type {KeyboardEvent} */ event) => this.pressed(event);
     document.addEventListener("keydown", this.onKey);
     this.onHide = () => this.store.remember();
@@ -269,6 +282,7 @@ class Workspace {
     clearTimeout(this.tap);
     this.stopLessons();
     this.stopAddress();
+    this.stopTour();
     document.removeEventListener("keydown", this.onKey);
     removeEventListener("pagehide", this.onHide);
     this.theme.destroy();

@@ -335,6 +335,8 @@ def _top(title: str, close: str, on_close: object) -> None:
     with st.container(horizontal=True, vertical_alignment="center", key="gb-lesson-top"):
         st.markdown(f"**{plain(title)}**")
         st.button(close, key="gb-lesson-close", type="tertiary", on_click=on_close)  # type: ignore[arg-type]
+        if desk().player is not None:  # `assets/page/tour.js` takes the click
+            st.button("Present", key="gb-lesson-present", type="tertiary")
 
 
 # -- clicks -------------------------------------------------------------------------------------

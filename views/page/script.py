@@ -27,6 +27,7 @@ from views.page.documents import Opened, Shown
 from views.page.guard import FAILED
 from views.page.header import header
 from views.page.tab_engine import find_engine, model_status
+from views.page.tour import tour
 from views.page.workspace import workspace
 
 _CSS = Path(__file__).parents[1] / "assets" / "shell.css"
@@ -63,7 +64,7 @@ def main() -> None:
     composer(found)
     model_status(found, key)
     compare_place.place(found.llm, key)
-    workspace(shown, state.last_sent(), lesson)
+    workspace(shown, state.last_sent(), lesson, tour(labels))
     state.sending().page_is_drawn()
 
 

@@ -4,7 +4,8 @@ Its JavaScript is a small bootstrap; the modules come from `/assets`, the docume
 everything live through the event stream. It tells the page its session's key (`session`), and when
 the engine began another log (`trace`). When `sent` grows, it shows the engine that the composer
 sent to (`sent_to`): the tab's own, or the shared one, where requests from the source `mine` are
-this learner's; when `lesson` changes, it shows what that names. `file` is the
+this learner's; when `lesson` changes, it shows what that names, and `tour` is
+what is presented of it. `file` is the
 server's file of the document, None where there is none, and `written` when it was; `named` says
 what the server shows of a place that a link can name, `refused` what is wrong with a document that
 is not drawn, `heard` which of its wishes were fulfilled, and `session` the key as the page knows
@@ -26,13 +27,16 @@ from views.page import address, class_floor, class_member, state, wishes
 from views.page.documents import Shown
 from views.page.lesson_sidebar import LessonShown
 from views.page.state import WORKSPACE
+from views.page.tour import Tour
 
 _BOOTSTRAP = Path(__file__).parents[1] / "assets" / "bootstrap.js"
 DATA_VERSION = 1
 _MOST_ERRORS = 20
 
 
-def workspace(shown: Shown, sent: int, lesson: LessonShown | None) -> None:
+def workspace(
+    shown: Shown, sent: int, lesson: LessonShown | None, presented: Tour | None = None
+) -> None:
     """Draw the workspace; `sent` grows with everything that is sent."""
     opened = shown.opened
     learner = class_floor.on_the_floor()
@@ -49,6 +53,7 @@ def workspace(shown: Shown, sent: int, lesson: LessonShown | None) -> None:
             "sent_to": state.sent_to(),
             "mine": None if learner is None else class_floor.source_of(learner),
             "lesson": lesson,
+            "tour": presented,
             "named": address.shown(opened),
             "refused": _refused(shown),
             "session": state.session_key(),
