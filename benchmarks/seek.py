@@ -38,7 +38,10 @@ DRAWN = """
   const drawn = async (act, there) => {
     const began = performance.now();
     act();
-    do await frame(); while (!there());
+    do {
+      await frame();
+      if (performance.now() - began > 30_000) throw new Error(`not drawn in 30 s: ${there}`);
+    } while (!there());
     await new Promise((done) => {
       const { port1, port2 } = new MessageChannel();
       port1.onmessage = () => done();
@@ -83,7 +86,8 @@ def seeks(visited: VisitedPage, count: int) -> Iterator[Figure]:
 
 SEEK = f"""
   {DRAWN}
-  const entry = s.steps[Math.floor(argument * s.steps.length)];
+  const steps = s.steps.filter((each) => !each.command);
+  const entry = steps[Math.floor(argument * steps.length)];
   let frames = 0;
   return drawn(
     () => s.seek(entry.last),
