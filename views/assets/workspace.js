@@ -19,7 +19,7 @@ import { Side } from "./page/side.js";
 import { Theme } from "./page/theme.js";
 import { TourMode } from "./page/tour.js";
 import { Transport } from "./page/transport.js";
-import { panelOf, staticNotice } from "./page/view_panel.js";
+import { PANEL_FILES, panelOf, staticNotice } from "./page/view_panel.js";
 import { Wishes } from "./page/wishes.js";
 import { Yours } from "./page/yours.js";
 import { noLog } from "./words/empty.js";
@@ -421,6 +421,8 @@ class Workspace {
     let module = null;
     let reason = "";
     try {
+      // All of them now: a view's first picture is to come as fast as its second.
+      await Promise.allSettled(PANEL_FILES.map((each) => import(each)));
       module = await import(file);
     } catch (error) {
       reason = messageOf(error);

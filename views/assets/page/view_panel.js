@@ -28,6 +28,8 @@ const PANELS = [
   },
 ];
 
+export const PANEL_FILES = PANELS.map(({ file }) => file);
+
 /**
  * @param {PageDocument} page @param {View|null} view
  * @returns {string} the module of the panel, "" where nothing of the view is live

@@ -45,7 +45,7 @@ export class Cells {
     for (let id = 0; id < now.pool.size; id += 1) {
       if (!whole && isSame(before, now, id)) continue;
       const { x, y } = corner(id);
-      c.clearRect(x, y, side, side);
+      if (!whole) c.clearRect(x, y, side, side);
       paint(c, id);
       this.count += 1;
     }
