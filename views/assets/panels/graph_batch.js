@@ -216,6 +216,9 @@ export class BatchStrip {
    * @param {number} y @param {any} colours
    */
   drawSlots(c, batch, y, colours) {
+    c.font = `10.5px ${colours.mono}`;
+    c.textAlign = "center";
+    const letter = c.measureText("0").width; // as wide as all of its font
     for (const run of slotRuns(batch)) {
       const colour = requestColour(run.request, colours.theme);
       const x = this.x(run.first);
@@ -229,14 +232,12 @@ export class BatchStrip {
       roundRect(c, x + 1.5, y + 2.5, Math.max(1, w - 3), 19, 4);
       c.stroke();
       c.fillStyle = colours.text;
-      c.font = `10.5px ${colours.mono}`;
-      c.textAlign = "center";
       const offset = run.from === run.to ? `${run.from}` : `${run.from}–${run.to}`;
       const text = [
         `block ${run.block}: ${offset}`,
         `${run.block}: ${offset}`,
         `${run.block}`,
-      ].find((words) => c.measureText(words).width < w - 5);
+      ].find((words) => words.length * letter < w - 5);
       if (text) c.fillText(text, x + w / 2, y + 12.5);
     }
   }

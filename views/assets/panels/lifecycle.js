@@ -16,6 +16,9 @@ import { MOST_ROWS, Sentence, Twin, legend, redrawOnChange, remake, section } fr
 /** @import { Store } from "../core/store.js" */
 /** @import { Model } from "./lifecycle_model.js" */
 
+/** While the cursor walks, a frame has time for the words of some of the cards. */
+const CARD_TURNS = 3;
+
 class LifecyclePanel {
   /** @param {HTMLElement} root @param {Store} store */
   constructor(root, store) {
@@ -51,7 +54,10 @@ class LifecyclePanel {
     });
     /** @type {Model|null} */
     this.data = null;
-    this.words = new Parts(store, [() => this.drawOpening(), () => this.drawCards()]);
+    this.words = new Parts(store, [
+      () => this.drawOpening(),
+      ...Array.from({ length: CARD_TURNS }, (_, turn) => () => this.drawCards(turn)),
+    ]);
     this.key = "";
     this.chosen = "";
     /** The request whose words were asked for last. */
@@ -96,13 +102,29 @@ class LifecyclePanel {
     this.timeline.plane.label(timelineText(data.step, data.rows.length));
   }
 
-  /** While the cursor walks, only the cards in view are brought up to date. */
-  drawCards() {
+  /**
+   * While the cursor walks, some cards at a time are brought up to date, of those in view; with the
+   * first of them come new ones, and others go.
+   * @param {number} turn
+   */
+  drawCards(turn) {
     const { data } = this;
     if (!data) return;
+    if (turn === 0) this.placeCards(data);
     const { theme } = this.redraw.colours.get();
     const chosen = shownRequest(this.store);
-    const { walking } = this.store.clock;
+    for (const [place, stream] of data.streams.entries()) {
+      const card = this.known.get(stream.id);
+      if (!card || place % CARD_TURNS !== turn) continue;
+      if (this.store.clock.walking && this.unseen.has(card.element)) continue;
+      const selected = stream.id === chosen && stream.id === this.store.selection?.request;
+      card.update(stream, selected, theme);
+    }
+    if (turn === CARD_TURNS - 1) this.showChosen();
+  }
+
+  /** @param {Model} data */
+  placeCards(data) {
     reconcile(
       this.cards,
       data.streams,
@@ -113,18 +135,12 @@ class LifecyclePanel {
         this.sight.observe(card.element);
         return card.element;
       },
-      (node, stream) => {
-        if (walking && this.unseen.has(node)) return;
-        const selected = stream.id === chosen && stream.id === this.store.selection?.request;
-        this.known.get(stream.id)?.update(stream, selected, theme);
-      },
     );
     for (const [id, card] of this.known) {
       if (data.streams.some((stream) => stream.id === id)) continue;
       this.known.delete(id);
       this.sight.unobserve(card.element);
     }
-    this.showChosen();
     const hidden = data.requests - data.streams.length;
     const how = `requests in the state - the ${data.streams.length} shown`;
     const more = `and ${plural(hidden, "request")} more: select one in the timeline to read it`;
