@@ -1,5 +1,8 @@
 """`python -m lessons check [FILE ...]` proves lessons on an engine; `probes` lists the probes.
 
+`pack` makes one file of lessons and whose numbers are which, `check-pack` proves it, and `unpack`
+writes its lessons to a folder for GLASSBOX_LESSONS.
+
 Exit status: 0 where all is well, 1 where a lesson has a problem, 2 where nothing could be checked.
 """
 
@@ -7,7 +10,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from engine.async_llm import AsyncLLM
@@ -19,6 +25,8 @@ from engine.model_loader import (
     default_model_ready,
     load_model,
 )
+from engine.source_sites import source_version
+from lessons import pack
 from lessons.check import SEEDS, Report, check_lesson
 from lessons.glossary import load_glossary, not_on_the_map
 from lessons.loader import LessonError, lesson_files, load_each, same_place
@@ -38,17 +46,33 @@ def main(arguments: list[str]) -> int:
     check.add_argument("--model", help=f"default: {DEFAULT_MODEL} if it is here, else {TINY_MODEL}")
     check.add_argument("--seeds", nargs="+", type=int, default=SEEDS, metavar="N")
     check.add_argument("--document", type=Path, default=DOCUMENT, help="architecture document")
+    make = commands.add_parser("pack", help="one file of lessons for these learners")
+    make.add_argument("lessons", nargs="+", help="ids of lessons, or files")
+    make.add_argument("--names", type=Path, required=True, help="a file with a name a line")
+    make.add_argument("--to", type=Path, default=Path("exercises.json"), metavar="FILE")
+    make.add_argument("--model", help="as of check")
+    prove = commands.add_parser("check-pack", help="play a pack, and compare what comes out")
+    prove.add_argument("file", type=Path)
+    prove.add_argument("--model", help="as of check")
+    write = commands.add_parser("unpack", help="write a pack's lessons to a folder")
+    write.add_argument("file", type=Path)
+    write.add_argument("folder", type=Path)
     options = parser.parse_args(arguments)
-    if options.command == "probes":
-        return list_probes()
+    run = {
+        "probes": list_probes,
+        "check": check_files,
+        "pack": make_pack,
+        "check-pack": check_pack,
+        "unpack": unpack,
+    }[options.command]
     try:
-        return check_files(options)
-    except (DocumentError, ModelError) as error:
+        return run(options)
+    except (DocumentError, LessonError, ModelError, OSError, pack.PackError) as error:
         print(f"lessons: {error}", file=sys.stderr)
         return 2
 
 
-def list_probes() -> int:
+def list_probes(_: argparse.Namespace) -> int:
     """One line a probe."""
     for name, function in PROBES.items():
         parameters = ", ".join(str(p) for p in arguments_of(name).parameters.values())
@@ -68,19 +92,12 @@ def check_files(options: argparse.Namespace) -> int:
         print(error)
     reports: list[Report] = []
     if lessons:
-        model = load_model(
-            options.model or (DEFAULT_MODEL if default_model_ready() else TINY_MODEL)
-        )
-        thread = EngineThread()
-        try:
-            llm = AsyncLLM(model, thread=thread)
+        with engine_of(options.model) as llm:
             for lesson in lessons:
                 reports.append(check_lesson(lesson, llm, names, tuple(options.seeds)))
                 print_report(reports[-1])
-        finally:
-            thread.stop()
         seeds = ", ".join(str(seed) for seed in options.seeds)
-        print(f"{model.name}, seeds {seeds}, {time.monotonic() - began:.0f} s")
+        print(f"{llm.model.name}, seeds {seeds}, {time.monotonic() - began:.0f} s")
     return int(bool(unreadable or others) or any(report.problems for report in reports))
 
 
@@ -94,6 +111,55 @@ def check_glossary(names: MapNames) -> list[str]:
     if not problems:
         print(f"ok     glossary: {len(terms)} terms")
     return problems
+
+
+@contextmanager
+def engine_of(model: str | None) -> Iterator[AsyncLLM]:
+    """An engine of this model, or of the default one where it is here, or else of the tiny one."""
+    thread = EngineThread()
+    try:
+        name = model or (DEFAULT_MODEL if default_model_ready() else TINY_MODEL)
+        yield AsyncLLM(load_model(name), thread=thread)
+    finally:
+        thread.stop()
+
+
+def make_pack(options: argparse.Namespace) -> int:
+    """Write a pack."""
+    known = {path.stem: path for path in lesson_files()}
+    paths = [known.get(name, Path(name)) for name in options.lessons]
+    names = options.names.read_text("utf-8-sig", "replace").splitlines()
+    with engine_of(options.model) as llm:
+        made = pack.make(paths, names, llm)
+    options.to.write_text(made.to_json(), encoding="utf-8")
+    what = f"lessons: {len(made.lessons)}, learners: {len(made.learners)}"
+    print(f"{options.to}: {what}, variants played with {made.model}: {len(made.answers)}")
+    return 0
+
+
+def check_pack(options: argparse.Namespace) -> int:
+    """Prove a pack: the same seeds for the same names, and the same answers on this machine."""
+    found = pack.read(options.file.read_bytes())
+    with engine_of(options.model) as llm, tempfile.TemporaryDirectory() as folder:
+        if llm.model.name != found.model:
+            raise pack.PackError(
+                f"{options.file} was made with {found.model}, and this is {llm.model.name}: name "
+                "that model with --model"
+            )
+        wrong = pack.problems(found, Path(folder), llm, print)
+    for problem in wrong:
+        print(f"FAILED {problem}")
+    if wrong and found.engine_version != source_version():
+        print("The engine is of another version than the one that made the pack.")
+    return int(bool(wrong))
+
+
+def unpack(options: argparse.Namespace) -> int:
+    """Write a pack's lessons to a folder."""
+    paths = pack.unpack(pack.read(options.file.read_bytes()), options.folder)
+    folder = options.folder.resolve()
+    print(f"lessons: {len(paths)}. Serve them with GLASSBOX_LESSONS={folder} make run")
+    return 0
 
 
 def print_report(report: Report) -> None:

@@ -14,6 +14,7 @@ The text of this step.
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -90,8 +91,13 @@ class Source:
         return LessonError([Problem(self.path, self.line(place), message)])
 
 
-def lesson_files(folder: Path = FOLDER) -> list[Path]:
-    """The files of all lessons, in the order in which they are listed."""
+def lesson_files(folder: Path | None = None) -> list[Path]:
+    """The files of all lessons, in the order in which they are listed.
+
+    They lie in the folder that GLASSBOX_LESSONS names, or else with the project.
+    """
+    named = os.environ.get("GLASSBOX_LESSONS", "").strip()
+    folder = folder or (Path(named).expanduser() if named else FOLDER)
     return [path for name in KINDS.values() for path in sorted((folder / name).glob("*.md"))]
 
 

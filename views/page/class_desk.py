@@ -113,7 +113,7 @@ def attach(now: Desk, lessons: Callable[[], list[Lesson]]) -> None:
     if found is None or ledger is None:
         now.learner, now.on_judged = "", None
         return
-    now.learner = f"class {found.room.code} learner {found.learner.id}"
+    now.learner = found.learner.name
     now.on_judged = ledger.record
     if now.player is not None:
         now.player.on_judged = ledger.record

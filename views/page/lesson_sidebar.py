@@ -21,10 +21,11 @@ from engine.input_processor import RequestRefusedError
 from lessons.expressions import ExpressionError
 from lessons.format import Lesson
 from lessons.kept import Judged
+from lessons.pack import seed_for
 from lessons.play import Player
 from lessons.probes import ProbeError
 from lessons.stage import StageError
-from lessons.variants import SEEDS, seed_of
+from lessons.variants import SEEDS
 from views.page import class_desk, documents, lesson_catalogue, lesson_step
 from views.page.guard import FAILED, guarded
 from views.page.lesson_catalogue import readable
@@ -70,7 +71,7 @@ class Desk:
     trouble: str = ""  # why the engine did not come there
     offered: str | None = None  # the lesson that a link names, which is first in the list
     offered_step: int | None = None  # of it, from 1
-    learner: str = ""  # a stable id from which the numbers are drawn; else chance draws them
+    learner: str = ""  # a name from which the numbers are drawn; else chance draws them
     turns: dict[str, int] = field(default_factory=dict)  # beginnings of a learner, by lesson
     on_judged: Callable[[Player, Judged], None] | None = None  # is told of every answer, once
     bringing: threading.Lock = field(default_factory=threading.Lock)  # held while it is brought
@@ -385,7 +386,7 @@ def _seed(lesson: Lesson) -> int:
         return secrets.randbelow(SEEDS) + 1
     turn = now.turns.get(lesson.id, 0)
     now.turns[lesson.id] = turn + 1
-    return seed_of(now.learner, lesson.id, turn)
+    return seed_for(now.learner, lesson.id, turn)
 
 
 def _open(player: Player) -> None:
