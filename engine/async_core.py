@@ -21,7 +21,7 @@ from contextlib import suppress
 from engine.async_scheduler import AsyncScheduler
 from engine.config import EngineConfig
 from engine.core import NO_TOKENS, NOT_RUN_YET, EngineCore, OutputSink, Runner
-from engine.doing import Hear, heard_by
+from engine.doing import Doing, Hear, behind, heard_by
 from engine.engine_thread import EngineThread, EngineThreadStopped
 from engine.outputs import SchedulerOutput
 from engine.records import STEP_PHASES, Phase
@@ -277,6 +277,10 @@ class AsyncEngineCore(EngineCore):
                 self._job = self._post_job()
             self.on_executed()
 
+    def held_up(self, by: Doing | None) -> None:
+        """Another engine has the executor while a step of this one waits for it."""
+        self.hear(behind(by))
+
     def _feed_executor(self) -> None:
         """Have the executor run what is there for it, unless it does already."""
         with self._hand_over:
@@ -287,7 +291,7 @@ class AsyncEngineCore(EngineCore):
         if not self._released or not self._to_execute or self.failure is not None:
             return None
         with suppress(EngineThreadStopped):
-            return self._executor.post(self._execute_ahead)
+            return self._executor.post(self._execute_ahead, self)
         return None
 
     def _release(self) -> None:

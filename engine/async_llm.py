@@ -123,9 +123,9 @@ class AsyncLLM(EngineLoop):
             ).result()
         except RequestRefusedError as refusal:
             reason = refusal.reason
-            self.thread.call(lambda: self._log_refusal(reason))
+            self._call(lambda: self._log_refusal(reason))
             raise
-        return self.thread.call(lambda: self._submit(encoded, source))
+        return self._call(lambda: self._submit(encoded, source))
 
     async def submit_many_async(
         self, submissions: Sequence[Submission], source: str = "http"
@@ -137,7 +137,7 @@ class AsyncLLM(EngineLoop):
             reason = refusal.reason
             await self.call_async(lambda: self._log_refusal(reason))
             raise
-        future = self.thread.post(lambda: self._submit(encoded, source))
+        future = self.thread.post(lambda: self._submit(encoded, source), self)
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
@@ -152,7 +152,7 @@ class AsyncLLM(EngineLoop):
         to be taken back.
         """
         ids = [request_ids] if isinstance(request_ids, str) else list(request_ids)
-        return self.thread.call(lambda: self._abort(ids))
+        return self._call(lambda: self._abort(ids))
 
     async def abort_async(self, request_ids: str | Iterable[str]) -> list[str]:
         """`abort`, without holding a thread."""
@@ -185,11 +185,11 @@ class AsyncLLM(EngineLoop):
     def run(self, rate: float | None = None) -> EngineStatus:
         """Run from here on, at `rate` steps a second or as fast as it goes; sleep without work."""
         check_rate(rate)
-        return self.thread.call(lambda: self._run(rate))
+        return self._call(lambda: self._run(rate))
 
     def pause(self) -> EngineStatus:
         """Stop where the engine is: between two phases."""
-        return self.thread.call(self._pause)
+        return self._call(self._pause)
 
     def step_phase(self, check: bool = False) -> EngineStatus:
         """Pause, and run the next phase alone; then `check_integrity`, if told to."""
@@ -216,7 +216,7 @@ class AsyncLLM(EngineLoop):
 
     def reset_prefix_cache(self) -> bool:
         """Forget all cached content; False while requests hold blocks."""
-        return self.thread.call(self._reset_prefix_cache)
+        return self._call(self._reset_prefix_cache)
 
     def reset(self, config: EngineConfig | None = None) -> EngineStatus:
         """Begin again with an empty engine and a new log; None keeps the settings.
@@ -284,7 +284,7 @@ class AsyncLLM(EngineLoop):
 
     async def call_async(self, function: Callable[[], T]) -> T:
         """Run a command of this engine on its thread and await it."""
-        return await asyncio.wrap_future(self.thread.post(function))
+        return await asyncio.wrap_future(self.thread.post(function, self))
 
     async def run_async(self, rate: float | None = None) -> EngineStatus:
         """`run`, awaited."""
@@ -341,6 +341,9 @@ class AsyncLLM(EngineLoop):
 
     async def _in_turn_async(self, function: Callable[[], T]) -> T:
         return await asyncio.wrap_future(self.thread.turn(function, self))
+
+    def _call(self, function: Callable[[], T]) -> T:
+        return self.thread.call(function, self)
 
     def _in_turn(self, function: Callable[[], T]) -> T:
         return self.thread.call_in_turn(function, self)

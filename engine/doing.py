@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 
@@ -28,6 +28,18 @@ class Doing(NamedTuple):
         return f"{self.what} ({self.done:,}{of} {self.unit})"
 
 
+def behind(other: Doing | None) -> Doing | None:
+    """What an engine is at that waits for its turn while another one does that."""
+    if other is None:
+        return None
+    return other._replace(what=f"waiting for another engine, which is {other.what}")
+
+
+def not_there_before(other: Doing) -> Doing:
+    """What an engine is at that is to be made once the server has done that."""
+    return other._replace(what=f"not there yet: before it, the server is {other.what}")
+
+
 Hear = Callable[[Doing | None], None]
 
 
@@ -43,8 +55,18 @@ _here = _Here()
 
 @contextmanager
 def heard_by(hear: Hear) -> Iterator[None]:
-    """Have `hear` told what this thread does meanwhile, and None when that is over."""
-    before, _here.hear = _here.hear, hear
+    """Have `hear` told what this thread does meanwhile, and None when that is over.
+
+    Whoever is told of it already still is.
+    """
+    before = _here.hear
+
+    def both(doing: Doing | None) -> None:
+        if before is not None:
+            before(doing)
+        hear(doing)
+
+    _here.hear = both
     try:
         yield
     finally:
@@ -62,6 +84,20 @@ def doing(what: str) -> Iterator[None]:
     finally:
         _here.what = before
         _say(Doing(before) if before else None)
+
+
+@contextmanager
+def holding(lock: threading.Lock, what: str) -> Iterator[None]:
+    """Hold the lock; while another thread has it, say that `what` is under way."""
+    free = lock.acquire(blocking=False)
+    wait: AbstractContextManager[object] = nullcontext() if free else doing(what)
+    with wait:
+        if not free:
+            lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def tell(part: str, done: int = 0, total: int = 0, unit: str = "") -> None:

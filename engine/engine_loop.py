@@ -18,7 +18,7 @@ from engine.admission import Admission, take_back
 from engine.async_core import AsyncEngineCore, ExecutorFailed
 from engine.config import ConfigError, EngineConfig
 from engine.core import EngineCore
-from engine.doing import Doing, heard_by
+from engine.doing import Doing, behind, heard_by
 from engine.engine_errors import EngineError, MidStep
 from engine.engine_parts import EngineParts, MakeRunner, build_engine
 from engine.engine_thread import EngineThread, EngineThreadStopped
@@ -167,6 +167,10 @@ class EngineLoop:
         self.doing = doing
         self._notify()
 
+    def held_up(self, by: Doing | None) -> None:
+        """Another engine has the thread, and does that, while something of this one waits."""
+        self._hear(behind(by))
+
     # -- its beginning and its end --------------------------------------------------------------
 
     def _build(self, config: EngineConfig) -> None:
@@ -257,7 +261,7 @@ class EngineLoop:
         if self.model.model.device.type == "cpu":
             parts = self._parts_of(config)
         else:  # a graph may be captured meanwhile, which takes no calls of other threads
-            parts = self.thread.call(lambda: self._parts_of(config))
+            parts = self.thread.call(lambda: self._parts_of(config), self)
         facts = restore_moment(parts.core, parts.outputs, self.model, moment)
         if past is not None:
             continue_log(parts.core, past)

@@ -20,11 +20,20 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+from engine.doing import Doing, heard_by
 
 T = TypeVar("T")
-Job = tuple[Callable[[], Any], "Future[Any]"]
+
+
+class Job(NamedTuple):
+    """What is to be done, and for whom."""
+
+    function: Callable[[], Any]
+    future: Future[Any]
+    owner: object
+
 
 COLLECT_AFTER_SECONDS = 1.0
 COMMANDS_BETWEEN_TURNS = 16  # while a turn waits
@@ -39,6 +48,14 @@ class EngineThreadStopped(RuntimeError):
         super().__init__("the server is shutting down")
 
 
+@runtime_checkable
+class Waits(Protocol):
+    """An owner that wants to know what its jobs wait for."""
+
+    def held_up(self, by: Doing | None) -> None:
+        """Another owner's job takes long, and does that; None: no more. On any thread."""
+
+
 class EngineThread:
     """A thread with two queues (commands before turns) and timers that become turns."""
 
@@ -49,12 +66,14 @@ class EngineThread:
         self._commands: deque[Job] = deque()
         self._turns = Turns()
         self._commands_ahead = 0  # since the last turn
-        self._timers: list[tuple[float, int, object, Job]] = []
+        self._timers: list[tuple[float, int, Job]] = []
         self._order = itertools.count()
         self._stopping = False
         self._collecting = False  # it will, soon
         self._thread: threading.Thread | None = None
         self._busy_since: float | None = None
+        self._owner: object = None  # of the job at hand
+        self.doing: Doing | None = None  # what of it takes long
 
     @property
     def alive(self) -> bool:
@@ -72,19 +91,19 @@ class EngineThread:
         """It, and its executor where there is one."""
         return [self] if self._executor is None else [self, self._executor]
 
-    def post(self, function: Callable[[], T]) -> Future[T]:
+    def post(self, function: Callable[[], T], owner: object = None) -> Future[T]:
         """Run `function` soon, ahead of every step that waits for its turn."""
-        return self._enqueue(self._commands.append, function)
+        return self._enqueue(self._commands.append, function, owner)
 
     def turn(self, function: Callable[[], T], owner: object = None) -> Future[T]:
         """Run `function` when it is its owner's turn, after what the same owner asked before."""
-        return self._enqueue(partial(self._turns.append, owner), function)
+        return self._enqueue(self._turns.append, function, owner)
 
-    def call(self, function: Callable[[], T]) -> T:
+    def call(self, function: Callable[[], T], owner: object = None) -> T:
         """`post` and wait; from the engine thread itself, just do it."""
         if threading.current_thread() is self._thread:
             return function()
-        return self.post(function).result()
+        return self.post(function, owner).result()
 
     def call_in_turn(self, function: Callable[[], T], owner: object = None) -> T:
         """`turn` and wait; from the engine thread itself, just do it."""
@@ -103,12 +122,12 @@ class EngineThread:
 
     def later(self, seconds: float, function: Callable[[], Any], owner: object = None) -> None:
         """Queue `function` as a turn of the owner's after `seconds`."""
-        job: Job = (function, Future())
+        job = Job(function, Future(), owner)
         with self._wake:
             if self._stopping:
                 return
             due = time.monotonic() + seconds
-            heapq.heappush(self._timers, (due, next(self._order), owner, job))
+            heapq.heappush(self._timers, (due, next(self._order), job))
             self._ensure_started()
             self._wake.notify()
 
@@ -133,23 +152,39 @@ class EngineThread:
             self._turns.clear()
             self._timers.clear()
             self._wake.notify()
-        for _, future in dropped:
-            if future.set_running_or_notify_cancel():
-                future.set_exception(EngineThreadStopped())
+        for job in dropped:
+            if job.future.set_running_or_notify_cancel():
+                job.future.set_exception(EngineThreadStopped())
         if self._executor is not None:
             self._executor.stop(timeout)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
-    def _enqueue(self, append: Callable[[Job], None], function: Callable[[], T]) -> Future[T]:
+    def _enqueue(
+        self, append: Callable[[Job], None], function: Callable[[], T], owner: object
+    ) -> Future[T]:
         future: Future[T] = Future()
         with self._wake:
             if self._stopping:
                 raise EngineThreadStopped
-            append((function, future))
+            append(Job(function, future, owner))
             self._ensure_started()
             self._wake.notify()
+            if self.doing is not None:
+                self._hold_up({owner})
         return future
+
+    def _hear(self, doing: Doing | None) -> None:
+        """The job at hand: what of it takes long."""
+        with self._wake:
+            self.doing = doing
+            self._hold_up({job.owner for job in (*self._commands, *self._turns.jobs())})
+
+    def _hold_up(self, waiting: set[object]) -> None:
+        """Under the lock, so that nobody hears of it after it is over."""
+        for owner in waiting - {self._owner}:
+            if isinstance(owner, Waits):
+                owner.held_up(self.doing)
 
     def _ensure_started(self) -> None:
         if self._thread is None:
@@ -160,15 +195,16 @@ class EngineThread:
     def _run(self) -> None:
         while not self._stopping:
             try:
-                self._run_jobs()
+                with heard_by(self._hear):
+                    self._run_jobs()
             except BaseException:  # no job's own: it hit the thread between two of them
                 log.exception("the thread `%s` was to be ended; it goes on", self.name)
 
     def _run_jobs(self) -> None:
         while (job := self._next()) is not None:
-            self._busy_since = time.monotonic()
-            run_job(*job)
-            self._busy_since = None
+            self._busy_since, self._owner = time.monotonic(), job.owner
+            run_job(job)
+            self._busy_since, self._owner = None, None
             del job  # else the last one's engine would stay, with its pool, until another comes
 
     def _choose(self) -> Job | None:
@@ -184,7 +220,7 @@ class EngineThread:
             while not self._stopping:
                 now = time.monotonic()
                 while self._timers and self._timers[0][0] <= now:
-                    self._turns.append(*heapq.heappop(self._timers)[2:])
+                    self._turns.append(heapq.heappop(self._timers)[2])
                 job = self._choose()
                 if job is not None:
                     return job
@@ -201,9 +237,9 @@ class Turns:
     def __bool__(self) -> bool:
         return bool(self._by_owner)
 
-    def append(self, owner: object, job: Job) -> None:
-        """Behind the owner's others; the owner behind all others, unless it waits already."""
-        self._by_owner.setdefault(owner, deque()).append(job)
+    def append(self, job: Job) -> None:
+        """Behind its owner's others; the owner behind all others, unless it waits already."""
+        self._by_owner.setdefault(job.owner, deque()).append(job)
 
     def popleft(self) -> Job:
         """The next job; what its owner has beside it waits until all others had a turn."""
@@ -223,13 +259,13 @@ class Turns:
         self._by_owner.clear()
 
 
-def run_job(function: Callable[[], Any], future: Future[Any]) -> None:
+def run_job(job: Job) -> None:
     """What it returns or raises belongs to whoever waits for the future."""
-    if not future.set_running_or_notify_cancel():
+    if not job.future.set_running_or_notify_cancel():
         return
     try:
-        future.set_result(function())
+        job.future.set_result(job.function())
     except BaseException as error:
         if not isinstance(error, Exception):
             log.exception("a job of the engine thread ended it")
-        future.set_exception(error)
+        job.future.set_exception(error)

@@ -25,7 +25,7 @@ from engine.api.access import bearer_key, check_key, engine_of, keyed_router
 from engine.api.errors import to_api_error
 from engine.api.protocol import ApiError, NoBody
 from engine.async_llm import AsyncLLM
-from engine.doing import Doing
+from engine.doing import Doing, not_there_before
 from engine.sessions import Sessions
 from engine.trace import Trace, TraceHeader, record_to_json
 
@@ -162,11 +162,16 @@ async def log_messages(
     """The messages of one event stream: how far the model is, then the log, for ever."""
     async for message in until_model_is_ready(sessions):
         yield message
+    making = asyncio.ensure_future(engine_of(sessions, key))
     try:
-        engine = await engine_of(sessions, key)
+        async for message in until_engine_is_made(sessions, making):
+            yield message
+        engine = await making
     except Exception as error:
         yield message_of_error(error)
         return
+    finally:
+        making.cancel()
     notice = partial(sessions.notice, key)
     async for message in follow(engine, cursor, lambda: sessions.touch(key), notice):
         yield message
@@ -181,6 +186,19 @@ async def until_model_is_ready(sessions: Sessions) -> AsyncIterator[dict[str, st
             told = status
             yield {"event": "status", "data": json.dumps(status._asdict())}
         await asyncio.sleep(STATUS_GAP)
+
+
+async def until_engine_is_made(
+    sessions: Sessions, making: asyncio.Future[AsyncLLM]
+) -> AsyncIterator[dict[str, str]]:
+    """`doing` messages while an engine waits to be made or woken, of what goes before it."""
+    teller = DoingTeller()
+    while not (await asyncio.wait([making], timeout=STATUS_GAP))[0]:
+        doing = sessions.thread.doing
+        if teller.has_news(doing and not_there_before(doing)):
+            yield {"event": "doing", "data": teller.data}
+    if teller.has_news(None):
+        yield {"event": "doing", "data": teller.data}
 
 
 async def follow(

@@ -17,7 +17,7 @@ from engine.admission import make_request, take_back
 from engine.comparison.figures import RunStats
 from engine.comparison.workload import MAX_STEPS, Workload, WorkloadRequest
 from engine.config import ConfigError, EngineConfig
-from engine.doing import Hear, heard_by
+from engine.doing import Doing, Hear, behind, heard_by
 from engine.engine_parts import MakeRunner, build_engine
 from engine.engine_thread import EngineThread
 from engine.events import GraphCaptured
@@ -107,6 +107,10 @@ class Run:
             turn = partial(self._heard, partial(self._turn, asked))
             going_on = self.thread.call_in_turn(turn, self)
             tell(self.progress)
+
+    def held_up(self, by: Doing | None) -> None:
+        """Another engine has the thread while this one waits for its turn."""
+        self._hear(behind(by))
 
     def close(self) -> None:
         """Let go of the engine and its pool; the log and the figures stay."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from engine.config import ConfigError, EngineConfig
-from engine.doing import doing, tell
+from engine.doing import doing, holding, tell
 from engine.memory import free_bytes
 from engine.model_loader.loader import LoadedModel, WeightBytes
 
@@ -89,7 +89,7 @@ def in_dtype(model: LoadedModel, config: EngineConfig) -> LoadedModel:
             f"quantization: {form.quantization} is for a CPU, and the model is on "
             f"{model.model.device}; leave it empty"
         )
-    with _lock:
+    with holding(_lock, "waiting for weights that are made for another engine"):
         made = _made.setdefault(model.model, WeakValueDictionary())
         found = made.get(form)
         if found is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,11 +16,12 @@ from engine.api import guard
 from engine.api.event_stream import TICKET_SECONDS, Tickets
 from engine.api.guard import KnownHost, allowed_hosts
 from engine.async_llm import AsyncLLM
+from engine.doing import doing
 from engine.events import IntegrityChecked, KVCacheCompared
 from engine.records import Event
 from engine.trace import Trace, fold
 from tests.api.live_server import Events, Server
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 
 @contextlib.contextmanager
@@ -249,6 +251,29 @@ def test_a_stream_without_news_sends_its_header_once(server: Server) -> None:
             callback()
         engine.submit("hello")
         assert events.next()[0] == "records"
+
+
+def test_a_stream_says_what_its_engine_waits_for_before_it_is_made(server: Server) -> None:
+    go_on = threading.Event()
+
+    def held() -> None:
+        with doing("capturing the graph FULL 4"):
+            assert go_on.wait(PATIENCE_S)
+
+    with server.client() as client:
+        key = client.post("/api/session").json()["key"]
+    server.sessions.thread.post(held)
+    with server.client(key) as client, stream(client) as events:
+        try:
+            event, _, told = events.next()
+            assert (event, told["text"]) == (
+                "doing",
+                "not there yet: before it, the server is capturing the graph FULL 4",
+            )
+        finally:
+            go_on.set()
+        assert events.next() == ("doing", "", None)
+        assert events.next()[0] == "header"
 
 
 def test_the_shared_engine_can_be_watched(server: Server) -> None:

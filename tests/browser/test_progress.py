@@ -50,3 +50,23 @@ def test_a_capture_is_told_of_while_the_step_waits_for_it(
         go_on.set()
     expect(hint).to_contain_text("Paused after step 0")
     expect(step).to_be_enabled()
+
+
+def test_a_step_that_waits_for_another_engine_says_so(page: Page, server: StageServer) -> None:
+    go_on = threading.Event()
+
+    def held() -> None:
+        with doing("capturing the graph FULL 4"):
+            assert go_on.wait(PATIENCE_S)
+
+    own_engine(page, server)
+    server.sessions.thread.post(held)
+    try:
+        page.locator("[data-act=stepOn]").click()
+        expect(page.locator(".gb-hint")).to_have_text(
+            "The engine is waiting for another engine, which is capturing the graph FULL 4. It "
+            "goes on by itself."
+        )
+    finally:
+        go_on.set()
+    expect(page.locator(".gb-hint")).to_contain_text("Paused after step 0")

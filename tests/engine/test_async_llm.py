@@ -547,8 +547,8 @@ def test_a_caller_that_leaves_before_the_engine_answers_leaves_nothing(
         reached.set()
         gate.wait(PATIENCE_S)
 
-    def handing(command: Callable[[], Any]) -> Any:
-        future = post(command)
+    def handing(command: Callable[[], Any], owner: object = None) -> Any:
+        future = post(command, owner)
         reached.set()
         return future
 

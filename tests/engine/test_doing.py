@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import torch
@@ -14,11 +17,12 @@ from engine.comparison.run import Run
 from engine.comparison.workload import of_prompts
 from engine.config import EngineConfig, SamplingParams
 from engine.cuda_graph import captured
-from engine.doing import Doing, doing, heard_by, tell
+from engine.doing import Doing, doing, heard_by, holding, tell
 from engine.engine_thread import EngineThread
 from engine.input_processor import Encoded
 from engine.model_loader import LoadedModel, load_model
 from engine.paged_attention import numba_backend
+from tests.waiting import PATIENCE_S, wait_until
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
 SMALL = {"num_gpu_blocks": 24, "max_num_batched_tokens": 32}
@@ -158,3 +162,63 @@ def test_a_reader_is_told_of_another_thing_at_once_and_of_numbers_now_and_then()
     now[0] = 1.0
     assert teller.has_news(Doing("comparing", 1, 2, "rows"))
     assert teller.has_news(None) and teller.data == "null"
+
+
+class Capture:
+    """A capture of graphs that waits for the test, told as far as it is."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch):
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        capture = captured.CapturedGraphs.capture
+
+        def held(graphs: captured.CapturedGraphs, *given: Any) -> Any:
+            with doing("capturing a graph"):
+                tell("recording", 50, unit="operations")
+                self.begun.set()
+                assert self.go_on.wait(PATIENCE_S)
+            return capture(graphs, *given)
+
+        monkeypatch.setattr(captured.CapturedGraphs, "capture", held)
+
+
+def test_who_waits_for_anothers_capture_is_told_of_it(
+    model: LoadedModel, thread: EngineThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture = Capture(monkeypatch)
+    busy, waits, idle = (AsyncLLM(model, EngineConfig.parse(SMALL), thread) for _ in range(3))
+    heard, nothing = heard_of(waits), heard_of(idle)
+    workload = of_prompts("", model.name, [Encoded("", [5, 6, 7], GREEDY, 0, "")])
+    compared: list[Doing | None] = []
+    run = Run(model, EngineConfig.parse(SMALL), workload, thread, hear=compared.append)
+    busy.submit("Once upon a time", GREEDY)
+    said = "waiting for another engine, which is capturing a graph: recording (50 operations)"
+    with ThreadPoolExecutor(3) as pool:
+        step = pool.submit(busy.step)
+        assert capture.begun.wait(PATIENCE_S)
+        try:
+            asked = [pool.submit(waits.pause), pool.submit(run.execute, print, lambda: False)]
+            wait_until(lambda: waits.doing is not None and compared)
+            assert str(waits.doing) == said and str(compared[0]) == said
+            assert "recording" in str(busy.doing) and idle.doing is None
+        finally:
+            capture.go_on.set()
+        for each in (step, *asked):
+            each.result(PATIENCE_S)
+    assert waits.doing is None and nothing == []
+    assert str(heard[0]) == said and heard[-1] is None
+
+
+def test_who_waits_for_a_lock_says_what_for() -> None:
+    lock, heard = threading.Lock(), list[Doing | None]()
+
+    def wait() -> None:
+        with heard_by(heard.append), holding(lock, "waiting for weights"):
+            heard.append(Doing("at work"))
+
+    with holding(lock, "of no interest"):
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        wait_until(lambda: heard == [Doing("waiting for weights")])
+    waiting.join(PATIENCE_S)
+    assert heard == [Doing("waiting for weights"), None, Doing("at work")]
+    assert not lock.locked()

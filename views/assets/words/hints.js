@@ -20,7 +20,10 @@ export function hintOf(store) {
       text: loadingHint(store.modelStatus),
     };
   if (store.connection !== "open") return { kind: "", text: connectionHint(store) };
-  if (!store.header) return { kind: "", text: loadingHint(store.modelStatus) };
+  if (!store.header) {
+    const { doing, modelStatus } = store;
+    return { kind: "", text: doing ? doingText(doing) : loadingHint(modelStatus) };
+  }
   if (store.clock.playing) return { kind: "", text: "Playing what was recorded." };
   if (!store.following && !store.atHead) {
     const inside = insideHint(store);
