@@ -12,11 +12,12 @@ import pytest
 from engine.async_llm import AsyncLLM
 from engine.engine_thread import EngineThread
 from engine.model_loader import load_model
+from lessons.format import Lesson
 from lessons.kept import Judged, StateError
-from lessons.loader import in_order, lesson_files, load, same_number
+from lessons.loader import in_order, lesson_files, load, same_place
 from lessons.play import Player
 from lessons.variants import seed_of
-from tests.lessons.small import SMALL, small, write
+from tests.lessons.small import small, write
 
 LAB = load(next(path for path in lesson_files() if path.stem == "count-the-blocks"))
 
@@ -119,7 +120,7 @@ def test_what_cannot_be_an_answer_is_left_out(given: Any) -> None:
     assert (player.answers, player.index) == ({}, 0)
 
 
-def test_a_learner_always_has_the_same_numbers_and_a_neighbour_others() -> None:
+def test_a_learner_always_has_the_same_places_and_a_neighbour_others() -> None:
     seeds = {seed_of(f"learner {n}", "lab") for n in range(30)}
     assert len(seeds) > 25 and all(1 <= seed <= 9_999 for seed in seeds)
     assert seed_of("a", "lab") == seed_of("a", "lab") != seed_of("a", "lab", 1)
@@ -127,13 +128,14 @@ def test_a_learner_always_has_the_same_numbers_and_a_neighbour_others() -> None:
 
 
 def test_lessons_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    def numbered(name: str, number: str) -> Any:
-        text = SMALL.replace("id: small", f"id: {name}").replace("minutes", f"{number}minutes")
-        return load(write(tmp_path, text, name))
+    one = load(write(tmp_path))
 
-    found = [numbered("a", ""), numbered("b", "number: 2\n"), numbered("c", "number: 1\n")]
+    def numbered(name: str, number: int | None = None) -> Lesson:
+        return one.model_copy(update={"id": name, "number": number})
+
+    found = [numbered("a"), numbered("b", 2), numbered("c", 1)]
     assert [lesson.id for lesson in in_order([LAB, *found])] == ["c", "b", "a", LAB.id]
-    assert same_number(found) == []
-    assert same_number([*found, numbered("d", "number: 2\n")]) == [
+    assert same_place(found) == []
+    assert same_place([*found, numbered("d", 2)]) == [
         "tours/b.md and tours/d.md have both the number 2; change one of them"
     ]

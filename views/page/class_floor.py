@@ -18,7 +18,7 @@ from views.page.class_member import Member
 from views.page.tab_engine import Found
 
 _TO = "gb-send-to"
-_LABELS = {"own": "My engine", "class": "The class's"}
+_LABELS = {"own": "Mine", "class": "Class"}
 
 
 def on_the_floor() -> Member | None:

@@ -33,7 +33,13 @@ export function hintOf(store) {
   }
   if (store.doing) return { kind: "", text: doingText(store.doing) };
   if (store.engine === "shared")
-    return { kind: "", text: "The shared engine of this server, as its clients drive it." };
+    return {
+      kind: "",
+      text:
+        store.headEngine.mode === "paused"
+          ? "The shared engine of this server: whoever directs it has paused it."
+          : "The shared engine of this server, as its clients drive it.",
+    };
   if (store.failure) return { kind: "error", text: "The engine failed: reset it to go on." };
   return engineHint(store);
 }
