@@ -20,8 +20,9 @@ export function mount({ data, parentElement }) {
   };
   const button = el("button", { type: "button", text: DIRECT.open, onclick: open });
   button.style.cssText =
-    "font: inherit; padding: 6px 12px; border-radius: 8px; cursor: pointer; color: inherit;" +
-    "background: none; border: 1px solid var(--st-border-color)";
+    "font: inherit; font-size: 14px; padding: 6px 12px; border-radius: 8px; cursor: pointer;" +
+    "color: inherit; background: none; border: 1px solid var(--st-border-color)";
+  parentElement.querySelector("button")?.remove(); // mounted again, with other data
   parentElement.append(button);
   return () => button.remove();
 }

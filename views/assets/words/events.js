@@ -26,7 +26,8 @@ const NAMED = "class:"; // begins the source of a learner's requests; what follo
 /** The name under which somebody of a class sent a request, "" where it has none.
  * @param {string|undefined} source */
 export function senderOf(source) {
-  return source?.startsWith(NAMED) ? source.slice(NAMED.length) : "";
+  const isNamed = typeof source === "string" && source.startsWith(NAMED);
+  return isNamed ? source.slice(NAMED.length) : "";
 }
 
 /** Where a request comes from, with a space before it. @param {string|undefined} source */
