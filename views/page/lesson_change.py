@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import streamlit as st
 
 from engine.async_llm import AsyncLLM, EngineError
@@ -46,11 +48,14 @@ def _knob(key: str, name: str, knob: Knob, value: int | str) -> None:
     st.number_input(f"{label} ({bounds})", knob.low, knob.high, whole, 1, key=key)
 
 
-def button(player: Player, llm: AsyncLLM, asked: Asked) -> None:
-    """Draw what runs the engine under them."""
+def button(player: Player, llm: AsyncLLM, asked: Asked, bringing: threading.Lock) -> None:
+    """Draw what runs the engine under them; `bringing` is held meanwhile."""
     st.caption("Each try resets your engine and runs the same requests again.")
     st.form_submit_button(
-        "Run with these", icon=":material/play_arrow:", on_click=_run, args=(player, llm, asked)
+        "Run with these",
+        icon=":material/play_arrow:",
+        on_click=_run,
+        args=(player, llm, asked, bringing),
     )
 
 
@@ -60,7 +65,11 @@ def trouble(player: Player, asked: Asked) -> str:
 
 
 @guarded
-def _run(player: Player, llm: AsyncLLM, asked: Asked) -> None:
+def _run(player: Player, llm: AsyncLLM, asked: Asked, bringing: threading.Lock) -> None:
+    """Run. The reset has the browser ask for another page, which is drawn in another thread.
+
+    What that one draws stays, so it has to wait here, or it would be drawn without the verdict.
+    """
     question = asked.question
     assert isinstance(question, ChangeQuestion)
     knobs = {
@@ -69,7 +78,8 @@ def _run(player: Player, llm: AsyncLLM, asked: Asked) -> None:
     }
     said = ""
     try:
-        player.try_out(llm, asked, knobs)
+        with bringing:
+            player.try_out(llm, asked, knobs)
     except _TROUBLES as error:
         said = sentence(str(error))
     st.session_state[_key(player, asked, "trouble")] = said

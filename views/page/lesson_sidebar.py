@@ -191,7 +191,7 @@ def _play(
         _trouble(now, player)
         return None
     try:
-        lesson_step.draw(player, llm, labels)
+        lesson_step.draw(player, llm, labels, now.bringing)
         shown = _shown(now, player)
         _navigation(player, llm)
         return shown

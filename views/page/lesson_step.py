@@ -6,6 +6,7 @@ requests, blocks and moments are links that the workspace catches (`assets/page/
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import streamlit as st
@@ -32,8 +33,11 @@ from views.page.words import plain
 Labels = dict[str, str]
 
 
-def draw(player: Player, llm: AsyncLLM, labels: Labels) -> None:
-    """Draw the step at which the player is; the engine has done what it needs."""
+def draw(player: Player, llm: AsyncLLM, labels: Labels, bringing: threading.Lock) -> None:
+    """Draw the step at which the player is; the engine has done what it needs.
+
+    `bringing` is held while a lesson has the engine run.
+    """
     step, scope = player.step, player.first_scope()
     if player.is_broken:
         st.warning(
@@ -62,7 +66,7 @@ def draw(player: Player, llm: AsyncLLM, labels: Labels) -> None:
     elif step.self_check:
         st.caption("A check for yourself. It gives no points.")
     for question in step.questions:
-        _question(player, llm, Asked(step, question), labels)
+        _question(player, llm, Asked(step, question), labels, bringing)
 
 
 def _case(lesson: Lesson) -> None:
@@ -149,12 +153,14 @@ def _says(player: Player, asked: Asked, verdict: Verdict, labels: Labels) -> str
 # -- questions ----------------------------------------------------------------------------------
 
 
-def _question(player: Player, llm: AsyncLLM, asked: Asked, labels: Labels) -> None:
+def _question(
+    player: Player, llm: AsyncLLM, asked: Asked, labels: Labels, bringing: threading.Lock
+) -> None:
     key = _key(player, asked)
     with st.form(f"{key}-form", enter_to_submit=True):
         if isinstance(asked.question, ChangeQuestion):
             lesson_change.fields(player, asked, _text(asked.question.ask, player.scope(), labels))
-            lesson_change.button(player, llm, asked)
+            lesson_change.button(player, llm, asked, bringing)
         else:
             _field(player, asked, labels)
             st.form_submit_button("Answer", on_click=_answer, args=(player, asked))
@@ -204,7 +210,8 @@ def _field(player: Player, asked: Asked, labels: Labels, disabled: bool = False)
             texts = [_text(option.text, scope, labels) for option in question.options]
             order = player.option_order(asked)
             index = order.index(given) if given in order else None
-            st.radio(ask, order, index, texts.__getitem__, key, disabled=disabled)
+            own = None if disabled else key  # a locked one is another: this one would lose its mark
+            st.radio(ask, order, index, texts.__getitem__, own, disabled=disabled)
 
 
 def _hints(player: Player, asked: Asked, labels: Labels) -> None:
@@ -258,23 +265,22 @@ def _outcome(player: Player, asked: Asked, labels: Labels) -> None:
         return
     given = player.answers[asked.key]
     truth = model_answer(asked.question, player.scope(player.judged_at(asked)))
-    unit = asked.question.unit if isinstance(asked.question, NumberQuestion) else ""
-    yours, engines = st.columns(2)
-    yours.metric("You predicted", f"{_shown(asked, given, labels)} {unit}".strip())
-    engines.metric("The engine took", f"{_shown(asked, truth, labels)} {unit}".strip())
+    if isinstance(asked.question, ChoiceQuestion):
+        text = asked.question.options[int(given)].text  # type: ignore[arg-type]
+        st.markdown(f"You predicted: *{_text(text, player.scope(), labels)}*")
+    else:
+        unit = asked.question.unit if isinstance(asked.question, NumberQuestion) else ""
+        yours, engines = st.columns(2)
+        yours.metric("You predicted", f"{_shown(given, labels)} {unit}".strip())
+        engines.metric("The engine took", f"{_shown(truth, labels)} {unit}".strip())
     draw_it = st.success if verdict.right else st.warning
     draw_it(_says(player, asked, verdict, labels))
 
 
-def _shown(asked: Asked, given: Given, labels: Labels) -> str:
+def _shown(given: Given, labels: Labels) -> str:
     if isinstance(given, dict):
         return "your settings"
-    match asked.question:
-        case ChoiceQuestion():
-            return f"answer {int(given) + 1}"
-        case BoxQuestion():
-            return labels.get(str(given), str(given))
-    return words(given)
+    return labels.get(given, given) if isinstance(given, str) else words(given)
 
 
 # -- clicks -------------------------------------------------------------------------------------
