@@ -255,24 +255,3 @@ def test_what_stands_on_the_map_hides_nothing_of_it(
     if inside is not None:
         becomes(lambda: page.evaluate(FOOT)[0], inside)
     assert page.evaluate(FOOT)[1] == 0
-
-
-def test_a_name_without_room_on_its_side_of_a_line_stands_on_the_other(page: Page) -> None:
-    """Above the line to the grouped KV heads there is the corner of another line."""
-    middles = page.evaluate(
-        """async () => {
-          const of = (node) => {
-            const { left, right, top, bottom } = node.getBoundingClientRect();
-            return [(left + right) / 2, (top + bottom) / 2];
-          };
-          const names = [...window.stage.root.querySelectorAll(".gb-name")];
-          const boxes = [...window.stage.root.querySelectorAll(".gb-box")];
-          const called = (nodes, text) => nodes.find((node) => node.textContent.includes(text));
-          const cards = ["PagedAttention", "Grouped KV Heads"].map((label) =>
-            of(called(boxes, label).querySelector(".card")));
-          return [of(called(names, "heads")), ...cards];
-        }"""
-    )
-    name, left, right = middles
-    assert abs(name[0] - (left[0] + right[0]) / 2) < 8
-    assert name[1] > (left[1] + right[1]) / 2

@@ -9,7 +9,6 @@ import {
   DRAWER,
   frameAt,
   hullOf,
-  nearestSegment,
   overlap,
   place,
   round,
@@ -26,9 +25,8 @@ const PAD = 11; // between a frame and the boxes in it, where it gives room, in 
 const FURTHEST = 48; // that a name moves along its line, in pixels
 const STEP = 3;
 const WEIGHT = 650; // of a name that is lit, which is the widest
-/** What it costs to lie on something or too near to it, or to stand otherwise than the document
- * has it, in two rows or on the other side of the line, in pixels of moving. */
-const COSTS = { box: 4000, name: 1600, border: 500, line: 400, near: 120, rows: 8, side: 6 };
+/** What it costs to lie on something or too near to it, or in two rows, in pixels of moving. */
+const COSTS = { box: 4000, name: 1600, border: 500, line: 400, near: 120, rows: 8 };
 
 /**
  * Frames as wide as what they hold needs: the boxes as they are drawn, and the names between them.
@@ -137,44 +135,28 @@ function bordersOf({ x, y, w, h }) {
 }
 
 /**
- * Where a name may stand: along its line, in one row or in two, on either side of a level one.
+ * Where a name may stand: along its line, in one row or in two.
  * @param {any} line @param {number} small @param {number} scale
  */
-function placesOf(line, small, scale) {
-  const { spot } = line;
+function placesOf({ item, spot }, small, scale) {
   const step = small + 1.5;
   const isFlat = spot.anchor === "middle";
   const found = [];
-  const sides = isFlat ? [spot, otherSide(line, small)] : [spot];
-  for (const texts of rowsOf(line.item.label, small))
-    for (const side of sides) {
-      const high = (texts.length - 1) * step;
-      // The row that is next to a level line stays where it is; beside an upright one both share.
-      const up = isFlat ? (side.away < 0 ? high : 0) : high / 2;
-      const otherwise = (texts.length - 1) * COSTS.rows + Number(side !== spot) * COSTS.side;
-      for (let by = -FURTHEST; by <= FURTHEST; by += STEP) {
-        const x = side.x + (isFlat ? by / scale : 0);
-        const y = side.y + (isFlat ? 0 : by / scale) - up;
-        const areas = texts.map((text, row) => {
-          const wide = textWidth(text, small, WEIGHT);
-          return textArea({ x, anchor: side.anchor }, y + row * step, wide, small);
-        });
-        const cost = Math.abs(by) + otherwise;
-        found.push({ x, y, up, down: high - up, away: side.away, step, texts, areas, cost });
-      }
+  for (const texts of rowsOf(item.label, small)) {
+    const high = (texts.length - 1) * step;
+    // The row that is next to a level line stays where it is; beside an upright one both share.
+    const up = isFlat ? (spot.away < 0 ? high : 0) : high / 2;
+    for (let by = -FURTHEST; by <= FURTHEST; by += STEP) {
+      const x = spot.x + (isFlat ? by / scale : 0);
+      const y = spot.y + (isFlat ? 0 : by / scale) - up;
+      const areas = texts.map((text, row) =>
+        textArea({ x, anchor: spot.anchor }, y + row * step, textWidth(text, small, WEIGHT), small),
+      );
+      const cost = Math.abs(by) + (texts.length - 1) * COSTS.rows;
+      found.push({ x, y, up, down: high - up, step, texts, areas, cost });
     }
+  }
   return found.sort((a, b) => a.cost - b.cost);
-}
-
-/**
- * As far from a level line, but below it instead of above, or above.
- * @param {any} line @param {number} small
- */
-function otherSide({ points, spot }, small) {
-  const { a } = nearestSegment(points, spot.x, spot.y);
-  const { y, h } = textArea(spot, spot.y, 0, small);
-  const middle = y + h / 2;
-  return { ...spot, y: spot.y + 2 * (a[1] - middle), away: -spot.away };
 }
 
 /**
@@ -194,8 +176,8 @@ function rowsOf(label, small) {
 }
 
 /** @param {any} line @param {ReturnType<typeof placesOf>[number]} at @param {number} small */
-function write(line, { x, y, up, down, away, step, texts }, small) {
-  line.spot = { ...line.spot, x: round(x), y: round(y + up), up, down, away };
+function write(line, { x, y, up, down, step, texts }, small) {
+  line.spot = { ...line.spot, x: round(x), y: round(y + up), up, down };
   place(line.name, x, y, small);
   if (texts.length === 1) return;
   const [first, second] = texts.map((text, row) =>

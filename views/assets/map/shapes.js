@@ -173,7 +173,7 @@ function longestSegment(points) {
 }
 
 /** @param {number[][]} points @param {number} x @param {number} y */
-export function nearestSegment(points, x, y) {
+function nearestSegment(points, x, y) {
   const far = (/** @type {{a: number[], b: number[]}} */ { a, b }) => {
     const length = (b[0] - a[0]) ** 2 + (b[1] - a[1]) ** 2 || 1;
     const part = clamp(((x - a[0]) * (b[0] - a[0]) + (y - a[1]) * (b[1] - a[1])) / length, 0, 1);
