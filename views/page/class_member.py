@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import streamlit as st
 from sqlalchemy.exc import SQLAlchemyError
 
-from lessons.classroom.register import ClassInfo, LearnerInfo
+from lessons.classroom.register import ClassInfo, LearnerInfo, Rule
 from lessons.classroom.school import School, school
 from views.page import state
 from views.page.kept_secret import ForBrowser, KeptSecret
@@ -30,6 +30,7 @@ class Member(NamedTuple):
     room: ClassInfo
     learner: LearnerInfo
     secret: str
+    rules: dict[str, Rule]  # of lessons that are closed, or have a time when they are due
 
 
 def member() -> Member | None:
@@ -43,6 +44,7 @@ def member() -> Member | None:
     try:
         learner = found.register.learner_with(secret)
         room = None if learner is None else found.register.class_of(learner.class_id)
+        rules = {} if room is None else found.register.rules(room.id)
     except SQLAlchemyError:
         state.say("error", UNREACHABLE)
         return None
@@ -50,7 +52,7 @@ def member() -> Member | None:
         keep(None)
         state.say("error", _GONE)
         return None
-    now = Member(found, room, learner, secret)
+    now = Member(found, room, learner, secret, rules)
     st.session_state[_KNOWN] = (time.monotonic(), now)
     return now
 

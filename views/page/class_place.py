@@ -69,14 +69,13 @@ def _about(found: Member) -> None:
     st.markdown(f"You are **{name}** in **{title}** ({code(spelled(found.room.code))}).")
     try:
         work = work_of(found.school.register.database, found.room.id, found.learner.id)
-        rules = found.school.register.rules(found.room.id)
     except SQLAlchemyError:
         st.error(UNREACHABLE)
         return
     st.markdown(f"{len(work.given)} answers are kept." if work.given else "No answer is kept yet.")
     st.download_button(
         "Save my work",
-        as_work(found.room, found.learner, work, rules, time.time(), found.school.seal_key),
+        as_work(found.room, found.learner, work, found.rules, time.time(), found.school.seal_key),
         "glassbox-work.json",
         "application/json",
         icon=":material/download:",

@@ -23,8 +23,8 @@ from lessons.classroom.standing import (
     work_of,
 )
 from lessons.format import Lesson
-from lessons.loader import lesson_files, load_each
 from lessons.questions import BoxQuestion, ChoiceQuestion, NumberQuestion
+from views.page import lesson_catalogue
 from views.page.class_desk import local_time
 from views.page.class_place import isolated
 from views.page.words import plain
@@ -42,7 +42,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 @st.cache_resource(ttl=30, max_entries=1, show_spinner=False)
 def all_lessons() -> dict[str, Lesson]:
     """Return the lessons that can be read, by their id."""
-    return {lesson.id: lesson for lesson in load_each(lesson_files())[0]}
+    return {lesson.id: lesson for lesson in lesson_catalogue.readable()}
 
 
 @st.fragment(run_every=_EVERY_SECONDS)

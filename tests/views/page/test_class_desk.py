@@ -31,7 +31,7 @@ def test_an_answer_is_recorded_though_the_run_of_the_page_is_over(
     assert school is not None
     room = school.register.begin_class("Systems")
     joined = school.join(room.code, "Ada", None, "here")
-    ledger = class_desk.Ledger(Member(school, room, joined.learner, joined.secret))
+    ledger = class_desk.Ledger(Member(school, room, joined.learner, joined.secret, {}))
     lesson = next(each for each in load_each(lesson_files())[0] if each.id == "lose-a-hit")
     player = Player(lesson, seed=1, on_judged=ledger.record)
     monkeypatch.setattr(class_desk, "st", Ended())
