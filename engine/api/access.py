@@ -19,6 +19,7 @@ from starlette.responses import Response
 from engine import strict_json
 from engine.api.protocol import ApiError
 from engine.async_llm import AsyncLLM
+from engine.audience import KEY as NAMED_KEY
 from engine.sessions import SHARED_KEY, Sessions
 
 # Engines that are made or woken, each of which waits for its thread or the disk. Not the event
@@ -65,6 +66,11 @@ def check_key(sessions: Sessions, key: str) -> str:
             raise unauthorized(
                 "this server's shared engine is turned off: send a session's key as API key"
             )
+    elif key.startswith(NAMED_KEY):
+        raise unauthorized(
+            "this key sends to the shared engine while its class has the floor, and it has not, or "
+            "the key is another one by now: see Connect"
+        )
     elif not sessions.knows(key):
         raise unauthorized("unknown API key: take the one that the page shows, or none (or EMPTY)")
     return key

@@ -100,7 +100,9 @@ def test_a_learners_key_commands_nothing_and_is_good_no_longer_than_the_name(
         assert client.get("/api/trace").status_code == 200
     for stranger in ("gb-class-31", "gb-class-"):
         with shared.client(stranger) as client:
-            assert client.post("/v1/completions", json={"prompt": "x"}).status_code == 401
+            answer = client.post("/v1/completions", json={"prompt": "x"})
+            assert answer.status_code == 401
+            assert "while its class has the floor" in answer.json()["error"]["message"]
 
 
 def test_who_directs_it_commands_it_and_its_tab_takes_no_place_of_an_engine(
