@@ -56,7 +56,10 @@ def draw(player: Player, llm: AsyncLLM, labels: Labels, bringing: threading.Lock
         return
     if step.seen is not None:
         st.markdown(_text(step.seen, player.scope(), labels))
-    for asked in player.predictions():
+    predicted = list(player.predictions())
+    for asked in predicted:
+        if len(predicted) > 1:
+            st.caption(_text(asked.question.ask, player.scope(), labels))
         _outcome(player, asked, labels)
     if step.kind == "predict":
         _predictions(player, labels)
