@@ -15,6 +15,7 @@ from engine.api.guard import guards
 from engine.api.serve import lifespan_of, serve
 from engine.api.server import routes
 from engine.sessions import registry
+from engine.terminal import escape_all_of
 from lessons.classroom.school import name_behind, school
 from views.architecture import load_document, start_document
 from views.page import document_watch
@@ -23,6 +24,7 @@ from views.page.server_config import content_security_policy, use_project_settin
 ROOT = Path(__file__).resolve().parent
 
 use_project_settings(__file__)
+escape_all_of("streamlit")
 if __name__ == "__main__":
     warn_only()
 

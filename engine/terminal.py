@@ -47,3 +47,19 @@ class EscapeCommands(logging.Filter):
         text = str(item)
         shown = escaped(text, keep)
         return item if shown == text else shown
+
+
+def escape_all_of(package: str) -> None:
+    """Take that out of whatever the package's loggers log: of those that come later, too.
+
+    For one that gives each of its loggers a handler of its own.
+    """
+    make, clean = logging.getLogRecordFactory(), EscapeCommands()
+
+    def made(name: str, *arguments: Any, **named: Any) -> logging.LogRecord:
+        record = make(name, *arguments, **named)
+        if name.partition(".")[0] == package:
+            clean.filter(record)
+        return record
+
+    logging.setLogRecordFactory(made)

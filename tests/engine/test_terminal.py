@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.api.guard import guard_logs
-from engine.terminal import EscapeCommands, escaped
+from engine.terminal import EscapeCommands, escape_all_of, escaped
 
 HOSTILE = "\x1b[2J\x1b]0;title\x07 \x9b31m \r\nglassbox: all is well \u202e\u2066 \x00\x7f \ud800"
 COMMANDS = "\x1b\x07\x9b\r\u202e\u2066\x00\x7f\ud800"
@@ -53,6 +53,20 @@ def test_the_server_s_logs_are_guarded(caplog: pytest.LogCaptureFixture) -> None
     with caplog.at_level(logging.WARNING, "glassbox"):
         log.warning("no file %s", HOSTILE)
     assert not set(caplog.text) & set(COMMANDS)
+
+
+def test_all_loggers_of_a_package_are_guarded(caplog: pytest.LogCaptureFixture) -> None:
+    """Those that are made later, and no other's."""
+    before = logging.getLogRecordFactory()
+    try:
+        escape_all_of("streamlit")
+        logging.getLogger("streamlit.made.later").error("no file %s", HOSTILE)
+        assert r"\x1b[2J" in caplog.text and not set(caplog.text) & set(COMMANDS)
+        caplog.clear()
+        logging.getLogger("streamlitlike").error("no file %s", HOSTILE)
+        assert set(caplog.text) & set(COMMANDS)
+    finally:
+        logging.setLogRecordFactory(before)
 
 
 @pytest.mark.parametrize("module", ["engine.export", "views.architecture"])
