@@ -116,6 +116,8 @@ class Player:
     @property
     def is_broken(self) -> bool:
         """Whether the engine of this step's log is broken on purpose."""
+        if self.step.run is None and not self.step.questions:
+            return False  # nothing of it is looked at any more
         tried = self.last_try
         moment = self.first_scope().moment if tried is None else tried.moment
         return moment is not None and moment.header.fault != ""

@@ -48,7 +48,7 @@ def draw(now: Desk, llm: AsyncLLM | None, start: Begin, go_on: Begin) -> Lit | N
                 lookup.offer(each)
             else:
                 _offer(now, lesson, start, go_on)
-        return lookup.card(llm)
+        return None
     lit = lookup.card(llm)
     st.markdown("A tour explains; in a lab you predict what the engine will do, and see.")
     if lessons and lessons[0].id == now.offered:

@@ -76,7 +76,7 @@ def _case(lesson: Lesson) -> None:
     """Say where a symptom was reported, and what it is that shows it here."""
     if lesson.threads:
         links = [f"[{plain(thread)}]({address_of(thread)})" for thread in lesson.threads]
-        st.caption(f"Reported in public: {', '.join(links)}")
+        st.markdown(f"Reported in public: {', '.join(links)}")
     if lesson.shown_by is not None:
         st.caption(SHOWN_BY[lesson.shown_by])
 

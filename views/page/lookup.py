@@ -113,7 +113,7 @@ def _term(opened: Opened, term: Term | None) -> Lit | None:
     st.markdown(plain(term.says))
     names = _map()
     here = names if term.document is None else names.others[term.document]
-    st.caption(f"On the map: [{plain(here.boxes[term.box])}](#gb-box-{term.box})")
+    st.markdown(f"On the map: [{plain(here.boxes[term.box])}](#gb-box-{term.box})")
     with st.container(horizontal=True):
         for other in term.see:
             entry = Entry("term", other, other)
