@@ -75,16 +75,16 @@ class SpeculativeConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     method: Literal["ngram", "draft_model", "eagle"] = Field(
-        description="who drafts; ngram: the text itself, by what followed its last tokens before"
+        description="who drafts; ngram: the text itself"
     )
     num_speculative_tokens: int = Field(
         ge=1, le=MAX_DRAFTS, description="most tokens drafted for a request in a step"
     )
     prompt_lookup_min: int | None = Field(
-        default=None, ge=1, description="fewest last tokens that must have stood there before"
+        default=None, ge=1, description="fewest last tokens looked for"
     )
     prompt_lookup_max: int | None = Field(
-        default=None, ge=1, description="most last tokens that are looked for"
+        default=None, ge=1, description="most last tokens looked for"
     )
 
     @model_validator(mode="before")
@@ -120,13 +120,13 @@ class EngineConfig(BaseModel):
         default=64,
         ge=0,
         le=MAX_BLOCKS,
-        description="blocks in the pool, one of them the null block; 0: what the memory holds",
+        description="blocks in the pool, the null one too; 0: all that fit",
     )
     gpu_memory_utilization: float = Field(
         default=0.92,
         gt=0.0,
         le=1.0,
-        description="share of the memory for all of it, where num_gpu_blocks is 0",
+        description="share of the memory, where num_gpu_blocks is 0",
     )
     kv_cache_memory_bytes: int | None = Field(
         default=None,
@@ -184,8 +184,7 @@ class EngineConfig(BaseModel):
         default=None,
         min_length=1,
         max_length=MAX_GRAPH_SIZES,
-        description="tokens of the padded batches that graphs are captured of; None: by vLLM's "
-        "rule",
+        description="tokens of graphs; None: by vLLM's rule",
     )
     max_cudagraph_capture_size: int | None = Field(
         default=None,
@@ -194,7 +193,7 @@ class EngineConfig(BaseModel):
     )
     compilation_backend: Literal["auto", "inductor"] = Field(
         default="auto",
-        description="what compiles small operations of graphs on a CPU; auto: nothing",
+        description="compiles small operations of graphs; auto: nothing",
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto",
@@ -210,7 +209,7 @@ class EngineConfig(BaseModel):
     )
     attention_backend: Literal["auto", "torch", "numba", "triton", "triton-interpret"] = Field(
         default="auto",
-        description="what computes attention; auto: the fastest that device and model allow",
+        description="what computes attention; auto: the fastest there is",
     )
     seed: int = Field(
         default=0,
