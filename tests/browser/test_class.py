@@ -179,6 +179,8 @@ def test_a_class_shares_one_engine_which_its_teacher_directs(
     tab.has(".gb-note", "1 request sent to the class's engine. It is paused")
     tab.wait_for("[s.engine, s.state.requests?.r0?.source]", ["shared", f"class:{NAME}"])
     tab.has(".gb-yours", "r0 submitted")
+    tab.page.locator(".gb-yours button").click()
+    tab.has(".gb-inspector", f"sent by \u2068{NAME}\u2069")
     assert tab.store("s.canCommand") is False
     teacher.reads(f"{NAME}")
     teacher.reads("<i>ours</i>")

@@ -11,7 +11,7 @@ from views.page.class_member import Member
 from views.page.snippets import base_url, curl_line, python_snippet
 from views.page.words import code
 
-_SHARED = "Without a key, requests go to the server's shared engine, which nobody steps."
+_SHARED = "Without a key, requests go to the server's shared engine, which runs by itself."
 _NOT_SHARED = "Without a key, this server takes no requests."
 
 

@@ -61,7 +61,7 @@ def _give_floor(found: School, room_id: int | None) -> None:
 
 
 def _map(found: School) -> None:
-    """Draw what opens the map for who directs the engine, and its two commands."""
+    """Draw what opens the map for who directs the engine."""
     if found.floor is None:
         return
     if not registry().knows(found.director):
@@ -111,7 +111,7 @@ def _set_rules() -> None:
 def _requests(for_teacher: ForTeacher) -> None:
     llm = registry().existing(SHARED_KEY)
     if llm is None or llm.failed is not None:
-        st.info("The shared engine begins with its first request.")
+        st.info("The shared engine begins with its first request, or when its map is opened.")
         return
     sent = llm.sent()
     under_way = sum(not one.is_finished for one in sent)
