@@ -61,6 +61,16 @@ def test_a_knob_can_take_the_fault_out(llm: AsyncLLM) -> None:
         ("shown_by: fault", "shown_by: engine", "goes with a run that has a fault"),
         ("          fault: never-frees\n", "", "name the `fault`"),
         ("kind: box", "kind: bocks", "there is no kind `bocks`"),
+        (
+            "      until: {phase: schedule, step: 2}",
+            "      wait: {phase: output}",
+            "nobody hangs up",
+        ),
+        (
+            "      hang_up: {r0: 2}\n      until: {phase: schedule, step: 2}",
+            "      compare_kv: r0",
+            "say with `until` where it does",
+        ),
     ],
 )
 def test_what_a_case_lacks_is_said(tmp_path: Path, old: str, new: str, says: str) -> None:
@@ -76,6 +86,21 @@ def test_what_a_case_lacks_is_said(tmp_path: Path, old: str, new: str, says: str
 def test_a_thread_without_a_repository_is_vllms() -> None:
     assert address_of("#48803") == "https://github.com/vllm-project/vllm/issues/48803"
     assert address_of("owner/name#1") == "https://github.com/owner/name/issues/1"
+
+
+def test_what_is_said_at_the_end_is_of_no_broken_engine(llm: AsyncLLM) -> None:
+    player, _ = change(llm)
+    player.go_to(3)
+    assert player.at_end and not player.is_broken
+
+
+def test_a_request_is_compared_with_fp32_where_the_run_ends(llm: AsyncLLM) -> None:
+    player = Player(load(FOLDER / "clinic" / "fp8-kv.md"), 1)
+    player.go_to(1)
+    player.bring(llm)
+    moment = player.moment()
+    assert moment is not None
+    assert moment.last("kv_cache_compared").seq > moment.last("request_completed", "r0").seq
 
 
 def test_an_id_is_a_single_lessons() -> None:
