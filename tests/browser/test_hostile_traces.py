@@ -216,6 +216,18 @@ def test_what_is_no_json_number_or_too_deep_is_refused(page: Page, good: str) ->
     assert "lines; a trace has 240,000" in opened(page, head + "\n{}" * 240_000)
 
 
+def test_a_key_that_is_there_twice_is_refused_and_what_looks_like_one_is_not(
+    page: Page, good: str
+) -> None:
+    """As the engine's reader has it (engine/strict_json.py)."""
+    lines = good.splitlines()
+    lines[2] = lines[2].replace('"step":', '"step": 7, "step" :', 1)
+    assert opened(page, "\n".join(lines)) == "line 3: a key is there more than once"
+    head = json.loads(lines[0])
+    head["document"] = 'a "title": with \\" quotes\\\\": and "document":"once more"'
+    assert opened(page, "\n".join([json.dumps(head), *good.splitlines()[1:]])) == ""
+
+
 def test_a_free_queue_in_a_circle_is_refused(page: Page, good: str) -> None:
     said = opened(page, spoilt(good, lambda lines: (no_queue(lines), ring(lines))))
     assert "the free queue holds 0 blocks as it says; 2 are linked" in said

@@ -7,6 +7,7 @@ import { count, shortened } from "../words/format.js";
 import { REASON_PHRASES } from "../words/reasons.js";
 import { LONGEST_NAME, MOST_BOOKMARKS } from "./bookmarks.js";
 import { flag, isObject, listOf, number, shape, text, whole } from "./checks.js";
+import { hasKeyTwice } from "./json_keys.js";
 import { STEP_PHASES } from "./records.js";
 import { CONFIG, CheckedState, MODEL, flat } from "./trace_state.js";
 
@@ -303,6 +304,7 @@ function decode(line, number) {
     throw new Error(`line ${number}: not JSON`);
   }
   if (!isObject(value)) throw new Error(`line ${number}: a JSON object is expected`);
+  if (hasKeyTwice(line, value)) throw new Error(`line ${number}: a key is there more than once`);
   return value;
 }
 
