@@ -16,7 +16,7 @@ __all__ = ["context", "page"]  # fixtures
 
 ASK = "Nobody has asked anything yet. Send a prompt, or take a preset, then press Phase."
 PANELS = {
-    "request-lifecycle": {".gb-panel": "No request yet. Send a prompt"},
+    "request-lifecycle": {".gb-panel": f"{ASK} The tokens of a request"},
     "block-allocation": {".gbp-table": "No request yet. The blocks that one holds stand here"},
     "cuda-acceleration": {
         ".gbp-dispatch": ASK,

@@ -3,6 +3,7 @@
 import { lastAside, wentOnSince } from "../core/asides_index.js";
 import { el, reconcile, setAttribute, setText } from "../page/dom.js";
 import { setTruth, truth } from "../page/truth.js";
+import { nobodyAsked } from "../words/empty.js";
 import { bytes, count, micros, plural } from "../words/format.js";
 import { errorHow, errorText, mean, precisionWords, roomByDtype } from "../words/precision.js";
 import { shownRequest } from "./cursor.js";
@@ -87,7 +88,7 @@ export class PrecisionView {
   /** @param {string|null} request @param {EventRecord|null} event */
   updateButton(request, event) {
     const { store } = this;
-    const why = request ? store.whyNoCommand : "There is no request yet: send one first";
+    const why = request ? store.whyNoCommand : nobodyAsked(store);
     setText(this.button, this.busy ? "Comparing …" : `Compare ${request ?? ""} with fp32`);
     setAttribute(this.button, "disabled", why || this.busy ? "" : null);
     this.button.title = why;

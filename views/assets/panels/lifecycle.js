@@ -2,9 +2,10 @@
 /** Prefill & decode lifecycle: requests over steps against the token budget, and their text. */
 import { computedAt } from "../core/computed.js";
 import { traceIndex } from "../core/trace_index.js";
-import { el, reconcile } from "../page/dom.js";
+import { el, reconcile, setText } from "../page/dom.js";
 import { Parts } from "../page/pace.js";
 import { setTruth } from "../page/truth.js";
+import { nobodyAsked } from "../words/empty.js";
 import { plural } from "../words/format.js";
 import { LIFECYCLE, timelineText } from "../words/lifecycle.js";
 import { momentKey, shownRequest } from "./cursor.js";
@@ -29,7 +30,7 @@ class LifecyclePanel {
     this.timeline = new Timeline(store, this.element);
     this.cards = el("div", { class: "gbp-cards" });
     this.more = el("p", { class: "gbp-more" });
-    this.empty = el("p", { class: "gbp-empty", text: LIFECYCLE.empty });
+    this.empty = el("p", { class: "gbp-empty" });
     this.twin = new Twin(LIFECYCLE.requests, LIFECYCLE.columns, () => this.twinRows());
     this.bars = new Twin(LIFECYCLE.bars, LIFECYCLE.barColumns, () => this.barRows());
     this.legend = el("div");
@@ -85,6 +86,7 @@ class LifecyclePanel {
     this.data = data;
     const colours = this.redraw.colours.get();
     this.empty.hidden = data.rows.length > 0 || index.rows.size > 0;
+    setText(this.empty, `${nobodyAsked(store)} ${LIFECYCLE.empty}`);
     // Canvases first: a font set on a canvas makes the browser work through changed elements.
     if (width > 0) this.timeline.draw(data, colours, width, window, height);
     if (force || chosen !== this.wanted) this.words.now();

@@ -10,9 +10,7 @@ import { because, colon } from "./reasons.js";
 /** @import { Context, Part } from "./parts.js" */
 
 export const LIFECYCLE = {
-  empty:
-    "No request yet. Send a prompt above: its tokens, its waiting and its share of each step " +
-    "appear here.",
+  empty: "The tokens of a request, its waiting and its share of each step appear here.",
   requests: "Requests over steps, at the cursor",
   columns: ["Request", "Status", "Computed", "Output", "Last shares"],
   bars: "Tokens of each step against the budget",
