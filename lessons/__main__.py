@@ -128,6 +128,9 @@ def make_pack(options: argparse.Namespace) -> int:
     """Write a pack."""
     known = {path.stem: path for path in lesson_files()}
     paths = [known.get(name, Path(name)) for name in options.lessons]
+    gone = [str(path) for path in paths if not path.exists()]
+    if gone:
+        raise pack.PackError(f"there is no lesson {', '.join(gone)}; name ids, or files")
     names = options.names.read_text("utf-8-sig", "replace").splitlines()
     with engine_of(options.model) as llm:
         made = pack.make(paths, names, llm)
