@@ -83,7 +83,7 @@ STEMS = [TEXT[i : i + 20] for i in (1, 8, 1)]  # how prompts begin: many share b
 class InlineThread(EngineThread):
     """Runs what is posted at once: a history is one sequence of commands."""
 
-    def post(self, function: Callable[[], Any]) -> Future[Any]:
+    def post(self, function: Callable[[], Any], owner: object = None) -> Future[Any]:
         future: Future[Any] = Future()
         try:
             future.set_result(function())
