@@ -593,8 +593,8 @@ def test_the_end_of_the_server_ends_a_comparison(tiny: LoadedModel) -> None:
     assert comparison.wait(PATIENCE_S) in ("cancelled", "failed")
 
 
-def test_limits_are_those_of_the_readme() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text().replace("\n", " ")
+def test_limits_are_those_of_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs/page.md").read_text().replace("\n", " ")
     limits = (workloads.MAX_REQUESTS, workloads.MAX_TOKENS, workloads.MAX_STEPS)
     said = "up to {:,} requests, {:,} tokens (prompts and `max_tokens`) and {:,} steps"
-    assert said.format(*limits) in readme
+    assert said.format(*limits) in page

@@ -61,13 +61,13 @@ def test_each_limit_has_its_setting() -> None:
         [sys.executable, "-c", code], env={**os.environ, **environ}, capture_output=True, text=True
     )
     assert told.stdout.split() == list(environ.values()), told.stderr
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    hosting = (Path(__file__).parents[2] / "docs/hosting/README.md").read_text()
     for name in environ:
-        assert f"| `{name}` |" in readme, name
+        assert f"| `{name}` |" in hosting, name
 
 
 def test_every_setting_is_known_here() -> None:
-    """Who adds a limit adds it above, and to the README."""
+    """Who adds a limit adds it above, and to the page on hosting."""
     root = Path(__file__).parents[2] / "engine"
     asked = {
         name
