@@ -13,6 +13,7 @@ import os
 import secrets
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -120,7 +121,7 @@ class Sessions:
         # Of what follows; the engine thread never waits for it. Nobody holds it while an engine is
         # made or woken, which waits for the engine thread and the disk.
         self._lock = threading.RLock()
-        self._sessions: dict[str, Session] = {}  # longest unseen first
+        self._sessions: OrderedDict[str, Session] = OrderedDict()  # longest unseen first
         self._making_shared = threading.Lock()
         self._shared: AsyncLLM | None = None
         self.audience = Audience()  # of the shared engine
@@ -168,9 +169,11 @@ class Sessions:
                 f"this server remembers {MAX_SESSIONS:,} sessions at most, and all are in use; try "
                 f"again in some minutes {named('MAX_SESSIONS')}"
             )
-        self._rest(oldest, self._sessions.pop(oldest))
+        forgotten = self._sessions.pop(oldest)
+        self._rest(oldest, forgotten)
         self.moments.forget(oldest)
-        self._sleepers.forget(oldest)
+        if forgotten.asleep is not None:
+            self._sleepers.forget(oldest, forgotten.asleep)
 
     def knows(self, key: str) -> bool:
         """Whether this is a session's key."""
@@ -194,10 +197,10 @@ class Sessions:
     def touch(self, key: str) -> None:
         """The session's tab is there."""
         with self._lock:
-            session = self._sessions.pop(key, None)
+            session = self._sessions.get(key)
             if session is not None:
                 session.last_seen = self._clock()
-                self._sessions[key] = session
+                self._sessions.move_to_end(key)  # it is there all the time: `knows` takes no lock
 
     def get(self, key: str) -> AsyncLLM | None:
         """The session's engine; None for a key that is no session's.
@@ -216,7 +219,8 @@ class Sessions:
         with session.making:
             if session.engine is not None:  # somebody else made it meanwhile
                 return session.engine
-            self._take_place(session)
+            if not self._take_place(key, session):
+                return None
             try:
                 engine = session.engine = self._make_session_engine(key, session)
             finally:
@@ -304,12 +308,18 @@ class Sessions:
             admit=self.audience.admit if shared else None,
         )
 
-    def _take_place(self, session: Session) -> None:
-        """Where there are too many engines, put the longest unseen one to rest, or refuse."""
+    def _take_place(self, key: str, session: Session) -> bool:
+        """Where there are too many engines, put the longest unseen one to rest, or refuse.
+
+        False where the session was forgotten meanwhile.
+        """
         with self._lock:
+            if self._sessions.get(key) is not session:
+                return False
             if sum(each.has_place for each in self._sessions.values()) >= self.max_engines:
                 self._make_room()
             session.is_making = True
+            return True
 
     def _make_room(self) -> None:
         for key, session in self._sessions.items():

@@ -81,13 +81,13 @@ class Sleepers:
         except ConfigError:  # no memory is left for it, or its file had to make room for others'
             return RESTED
         finally:
-            self.forget(key)
+            self.forget(key, left)
         engine.requested_config = settings
         return WOKEN if past is not None else WOKEN_WITHOUT_LOG
 
-    def forget(self, key: str) -> None:
-        """Delete what is left of the session's engine."""
-        self._moments.forget(ASLEEP + key)
+    def forget(self, key: str, left: Future[Asleep | None]) -> None:
+        """Delete what is left of the session's engine, once it is written."""
+        left.add_done_callback(lambda _: self._moments.forget(ASLEEP + key))
 
     def close(self) -> None:
         """For the end of the process."""

@@ -32,6 +32,7 @@ class Access(NamedTuple):
 
     key: str  # a session's, or one of the shared engine
     engine: AsyncLLM
+    is_shared: bool  # it may send and watch, and no more
 
 
 def bearer_key(request: Request) -> str:
@@ -48,13 +49,15 @@ def bearer_key(request: Request) -> str:
 async def access(sessions: Sessions, request: Request) -> Access:
     """The engine of a request's key; ApiError 401 for a key that nobody has."""
     key = bearer_key(request)
-    return Access(key, await engine_of(sessions, key))
+    engine = await engine_of(sessions, key)
+    # Asked once: what a name opens can end at any time, and must not become more by that.
+    return Access(key, engine, is_shared=not sessions.knows(key))
 
 
 async def own_access(sessions: Sessions, request: Request) -> Access:
     """`access`, to an engine that may be commanded: a session's own."""
     found = await access(sessions, request)
-    if sessions.is_shared(found.key):
+    if found.is_shared:
         raise ApiError("the shared engine belongs to nobody: it runs, and cannot be commanded", 403)
     return found
 
@@ -76,6 +79,14 @@ def check_key(sessions: Sessions, key: str) -> str:
     return key
 
 
+async def known_key(sessions: Sessions, request: Request) -> str:
+    """`check_key` of the key that a request brings, without holding up the event loop."""
+    key = bearer_key(request)
+    if key.startswith(NAMED_KEY):  # the name behind it is looked up on a disk or over a network
+        return await asyncio.to_thread(check_key, sessions, key)
+    return check_key(sessions, key)
+
+
 class StrictRequest(Request):
     """A request whose body is JSON by the letter (`engine/strict_json.py`)."""
 
@@ -92,7 +103,7 @@ def keyed_router(sessions: Sessions) -> APIRouter:
             handler = super().get_route_handler()
 
             async def key_first(request: Request) -> Response:
-                check_key(sessions, bearer_key(request))
+                await known_key(sessions, request)
                 return await handler(StrictRequest(request.scope, request.receive))
 
             return key_first

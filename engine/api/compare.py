@@ -44,7 +44,7 @@ def compare_routes(sessions: Sessions) -> APIRouter:
 
     def own_key(request: Request) -> str:
         key = check_key(sessions, bearer_key(request))
-        if sessions.is_shared(key):
+        if not sessions.knows(key):
             raise ApiError(
                 "a comparison belongs to a session: send a session's key (POST /api/session)", 403
             )

@@ -190,7 +190,7 @@ class HideSecrets(logging.Filter):
     """Takes what opens an engine out of what is logged: addresses, messages, tracebacks."""
 
     IN_ADDRESS = re.compile(r"(?i)\b(ticket|key|api_key|token)=[^&\s]*")
-    KEY = re.compile(r"\bgb-[\w-]{32,}")  # as `Sessions.create` makes them
+    KEY = re.compile(r"\bgbl?-[\w-]{32,}")  # of a session, of a learner (`Register`)
     TRACEBACK = logging.Formatter()
 
     def filter(self, record: logging.LogRecord) -> bool:

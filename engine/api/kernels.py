@@ -81,7 +81,7 @@ def kernel_routes(sessions: Sessions) -> APIRouter:
     @router.post("/engine/kernel_trace")
     async def kernel_trace(request: Request, body: TraceQuestion) -> Response:
         found = await access(sessions, request)
-        if sessions.is_shared(found.key) and not shared.may_begin():
+        if found.is_shared and not shared.may_begin():
             raise ApiError(
                 f"the shared engine's kernels are traced once in {SHARED_SECONDS:g} seconds, for "
                 "everybody: try again shortly, or trace your own engine's",
@@ -93,7 +93,7 @@ def kernel_routes(sessions: Sessions) -> APIRouter:
             told = await in_words(tracer.trace(found.engine, question))
             return await asyncio.to_thread(JSONResponse, told)
         finally:
-            if sessions.is_shared(found.key):
+            if found.is_shared:
                 shared.end()
 
     @router.get("/kernels")

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from fastapi import Request
 from starlette.responses import Response
 
-from engine.api.access import bearer_key, check_key
+from engine.api.access import known_key
 from engine.api.errors import answer_error
 from engine.api.protocol import ApiError
 from engine.sessions import Sessions
@@ -28,7 +28,7 @@ def metrics_of(sessions: Sessions) -> Callable[[Request], Awaitable[Response]]:
         from engine.metrics.prometheus import exposition
 
         try:
-            key = check_key(sessions, bearer_key(request))
+            key = await known_key(sessions, request)
         except ApiError as error:
             return await answer_error(request, error)
         engine = sessions.existing(key)

@@ -121,7 +121,7 @@ async def checked_engine(
     """The engine for `body`, once all that can be wrong about its parameters is not, and who asks
     (the request's `source`).
     """
-    key, engine = await access(sessions, request)
+    key, engine, _ = await access(sessions, request)
     body.check()
     if body.model is not None:
         check_model(body.model, engine)

@@ -62,6 +62,12 @@ class Events:
         self._lines = answer.iter_lines()
 
     def next(self) -> tuple[str, str, Any]:
+        """The next message but those of what takes long: they come as the machine is busy."""
+        while (message := self.message())[0] == "doing":
+            continue
+        return message
+
+    def message(self) -> tuple[str, str, Any]:
         """The next message: its event, its id, its data."""
         fields: dict[str, str] = {}
         for line in self._lines:

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.api.live_server import Events, Server
-from tests.waiting import PATIENCE_S, wait_until
+from tests.waiting import wait_until
 
 BODY = {"prompt": "hello", "max_tokens": 3, "ignore_eos": True}
 
@@ -114,8 +114,8 @@ def test_who_has_an_engine_waits_for_nobody_elses(
     go_on = threading.Event()
     with ThreadPoolExecutor(1) as makers, server.client(key) as client:
         monkeypatch.setattr("engine.api.access.MAKING", makers)
-        makers.submit(go_on.wait, PATIENCE_S)
+        makers.submit(go_on.wait)
         try:
-            assert client.post("/api/engine/step", timeout=10).status_code == 200
+            assert client.post("/api/engine/step").status_code == 200
         finally:
             go_on.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,7 +13,7 @@ from engine.audience import Rules
 from engine.model_loader import load_model
 from engine.sessions import Sessions
 from tests.api.live_server import Server, serving
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 HOSTILE = "=<img src=x onerror=alert(1)>"
 NAMES = {f"gb-class-{n}": f"Learner {n}" for n in range(30)} | {"gb-class-x": HOSTILE}
@@ -103,6 +104,42 @@ def test_a_learners_key_commands_nothing_and_is_good_no_longer_than_the_name(
             answer = client.post("/v1/completions", json={"prompt": "x"})
             assert answer.status_code == 401
             assert "while its class has the floor" in answer.json()["error"]["message"]
+
+
+def test_a_name_that_ends_while_its_key_is_looked_at_opens_no_more_by_that(
+    shared: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key is asked for again and again, and each time it may have become nobody's."""
+    sessions, answers = shared.sessions, iter(["Ada"] * 2)
+    engine = sessions.shared()
+    monkeypatch.setattr(sessions, "at_hand", lambda key: engine)
+    monkeypatch.setattr(sessions.audience, "name_of", lambda key: next(answers, None))
+    with shared.client("gb-class-1") as client:
+        assert client.post("/api/engine/pause").status_code == 403
+    assert engine is not None and engine.mode == "running"
+
+
+def test_while_a_name_is_looked_up_others_are_answered(
+    shared: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def look_up(key: str) -> str:
+        asked.set()
+        assert go_on.wait(PATIENCE_S)
+        return "Ada"
+
+    monkeypatch.setattr(shared.sessions.audience, "look_up", look_up)
+    with ThreadPoolExecutor(1) as pool, shared.client("gb-class-slow") as client:
+        slow = pool.submit(client.get, "/api/session")
+        try:
+            assert asked.wait(PATIENCE_S)
+            with shared.client() as other:
+                assert other.get("/api/session").status_code == 200
+            assert not slow.done()
+        finally:
+            go_on.set()
+        assert slow.result().json()["shared"] is True
 
 
 def test_who_directs_it_commands_it_and_its_tab_takes_no_place_of_an_engine(

@@ -22,6 +22,7 @@ from engine.model_loader.fetch import ModelError, Progress
 from engine.moment import Moment, read_moment
 from engine.output_processor import RequestLost
 from engine.sessions import IDLE_SECONDS, Sessions, TooManySessions, registry
+from engine.sleepers import ASLEEP
 from engine.trace import Trace, record_to_json
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -359,6 +360,56 @@ def test_while_an_engine_wakes_others_are_made_and_asked(
             go_on.set()
         first, second = (each.result() for each in waking)
     assert first is not None and first is second and first.status.step == 1
+
+
+def test_what_is_left_of_a_forgotten_session_goes_though_it_is_not_written_yet(
+    sessions: Sessions, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.sessions.MAX_SESSIONS", 1)
+    writes, go_on = sessions._sleepers._thread, threading.Event()
+    key = sessions.create()
+    engine = sessions.get(key)
+    assert engine is not None
+    engine.submit("hello")
+    writes.post(lambda: go_on.wait(PATIENCE_S))
+    clock.now = IDLE_SECONDS
+    sessions.sweep()
+    other = sessions.create()
+    assert [sessions.knows(each) for each in (key, other)] == [False, True]
+    go_on.set()
+    writes.call_in_turn(lambda: None)  # what was asked of it before is done
+    assert sessions.moments.of(f"{ASLEEP}{key}") is None
+
+
+def test_a_key_is_known_while_its_session_is_touched(tiny_model: LoadedModel) -> None:
+    key, known = "", list[bool]()
+
+    def look() -> float:
+        """As another thread may, at any time."""
+        known.append(sessions.knows(key))
+        return 0.0
+
+    sessions = Sessions(lambda report: tiny_model, clock=look)
+    key = sessions.create()
+    known.clear()
+    sessions.touch(key)
+    assert known == [True]
+
+
+def test_who_is_forgotten_before_their_engine_is_made_gets_none(
+    sessions: Sessions, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.sessions.MAX_SESSIONS", 1)
+    key = sessions.create()
+    clock.now = 1.0
+    session = sessions._sessions[key]
+    with ThreadPoolExecutor(1) as pool:
+        with session.making:
+            asked = pool.submit(sessions.get, key)
+            wait_until(lambda: session.last_seen == clock.now)
+            sessions.create()
+        assert asked.result(PATIENCE_S) is None
+    assert sessions.num_engines() == 0 and session.engine is None
 
 
 def test_a_touch_is_a_visit(sessions: Sessions, clock: Clock) -> None:
