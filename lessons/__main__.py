@@ -26,6 +26,7 @@ from engine.model_loader import (
     load_model,
 )
 from engine.source_sites import source_version
+from engine.terminal import LAYOUT, escaped
 from lessons import pack
 from lessons.check import SEEDS, Report, check_lesson
 from lessons.glossary import load_glossary, not_on_the_map
@@ -68,7 +69,7 @@ def main(arguments: list[str]) -> int:
     try:
         return run(options)
     except (DocumentError, LessonError, ModelError, OSError, pack.PackError) as error:
-        print(f"lessons: {error}", file=sys.stderr)
+        print(f"lessons: {escaped(str(error), LAYOUT)}", file=sys.stderr)
         return 2
 
 
@@ -151,7 +152,7 @@ def check_pack(options: argparse.Namespace) -> int:
             )
         wrong = pack.problems(found, Path(folder), llm, print)
     for problem in wrong:
-        print(f"FAILED {problem}")
+        print(f"FAILED {escaped(problem, LAYOUT)}")
     if wrong and found.engine_version != source_version():
         print("The engine is of another version than the one that made the pack.")
     return int(bool(wrong))

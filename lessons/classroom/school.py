@@ -75,6 +75,15 @@ class School:
         self._joins.forgive(who)
         return joined
 
+    def delete_class(self, class_id: int) -> None:
+        """`Register.delete_class`; the floor is nobody's where it was theirs.
+
+        (The next class may get the number of a deleted one.)
+        """
+        if self.floor == class_id:
+            self.floor = None
+        self.register.delete_class(class_id)
+
     def engine_key(self, learner: LearnerInfo) -> str:
         """What the learner sends to the shared engine with: it opens nothing of their work.
 
@@ -86,7 +95,7 @@ class School:
     def name_behind(self, key: str) -> str | None:
         """Who has this key; None where nobody has, or their class has not the floor."""
         number = key.removeprefix(KEY).partition("-")[0]
-        if not (number.isascii() and number.isdigit() and len(number) < 12):
+        if self.floor is None or not (number.isascii() and number.isdigit() and len(number) < 10):
             return None
         found = self.register.named(int(number))
         if found is None or found[0].class_id != self.floor:

@@ -18,5 +18,5 @@ def server() -> Iterator[Server]:
         lambda report: load_model("tiny-random", report), shared_enabled=True, max_engines=200
     )
     with serving(sessions) as server:
-        sessions.wait_for_model(60)
+        sessions.wait_for_model()
         yield server

@@ -48,7 +48,7 @@ def test_the_format_is_what_was_asked_for(server: Server) -> None:
 def test_nothing_is_made_for_a_scrape() -> None:
     sessions = Sessions(lambda report: load_model("tiny-random", report), shared_enabled=True)
     with serving(sessions) as server:
-        sessions.wait_for_model(60)
+        sessions.wait_for_model()
         key = sessions.create()
         for client in (server.client(), server.client(key)):
             answer = client.get("/metrics")

@@ -210,7 +210,7 @@ def test_unknown_key_is_a_401_that_does_not_repeat_it(server: Server) -> None:
 def test_without_the_shared_engine_a_key_is_needed() -> None:
     sessions = Sessions(lambda report: load_model(MODEL, report), shared_enabled=False)
     with serving(sessions) as server:
-        sessions.wait_for_model(60)
+        sessions.wait_for_model()
         with server.client() as client:
             assert client.get("/v1/models").status_code == 401
             refused = client.post("/api/events/ticket", headers=bearer("EMPTY"))

@@ -25,7 +25,7 @@ def shared() -> Iterator[Server]:
     sessions = Sessions(lambda report: load_model("tiny-random", report), shared_enabled=True)
     sessions.audience.look_up = NAMES.get
     with serving(sessions) as server:
-        sessions.wait_for_model(60)
+        sessions.wait_for_model()
         yield server
 
 

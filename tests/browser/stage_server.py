@@ -71,7 +71,7 @@ def stage_server(*, shared_enabled: bool, max_engines: int = 50) -> Iterator[Sta
         lifespan=lifespan_of(sessions),
     )
     with in_thread(app) as url:
-        sessions.wait_for_model(60)
+        sessions.wait_for_model()
         yield StageServer(url, sessions)
 
 

@@ -13,6 +13,7 @@ import pytest
 from tests.browser.test_lessons import Learner
 from tests.browser.test_page import READY, Tab
 from tests.servers import ready_app
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -42,11 +43,13 @@ class Teacher:
 
     def begin(self, title: str) -> str:
         """Begin a class; its code."""
+        link = self.page.get_by_text("fills the code in")
+        before = link.all_inner_texts()  # of another test's class
         self.page.get_by_label("A new class").fill(title)
         self.page.get_by_role("button", name="Begin").click()
-        link = self.page.get_by_text("fills the code in").inner_text()
-        found = re.search(r"\?class=(\w+)", link)
-        assert found, link
+        wait_until(lambda: link.all_inner_texts() not in ([], before))
+        found = re.search(r"\?class=(\w+)", link.inner_text())
+        assert found, link.inner_text()
         return found[1]
 
     def reads(self, text: str | re.Pattern[str]) -> None:
@@ -187,7 +190,7 @@ def test_a_class_shares_one_engine_which_its_teacher_directs(
 
     page.get_by_label("Requests of a sender at once").fill("1")
     page.get_by_role("button", name="Set", exact=True).click()
-    page.wait_for_selector(READY)
+    teacher.reads("requests of a sender at once: 1")
     tab.page.get_by_role("button", name="Send", exact=True).click()
     tab.has(".gb-note", "takes 1 of a sender at once, you have 1 under way")
     director.press("Run")

@@ -59,7 +59,7 @@ def test_two_runs_side_by_side(browser: Browser, server_url: str) -> None:
     # The page's policy lets a chart be saved as a picture.
     chart = page.locator(".js-plotly-plot").first
     chart.hover()
-    with page.expect_download(timeout=30_000) as saved:
+    with page.expect_download() as saved:
         chart.locator(".modebar-btn[data-title*='Download']").click()
     assert saved.value.suggested_filename == "glassbox-latencies.png"
     assert saved.value.path().read_bytes().startswith(b"\x89PNG")
@@ -72,9 +72,9 @@ def test_two_runs_side_by_side(browser: Browser, server_url: str) -> None:
     # Closed and opened again it is as it was; its charts have hues for both themes.
     for count in (0, 2):
         page.locator(".st-key-gb-compare-toggle button").click()
-        expect(strips).to_have_count(count, timeout=30_000)
+        expect(strips).to_have_count(count)
     blue = page.locator("path.point[style*='rgb(52, 115, 234)']")  # run A's marks
-    expect(blue.first).to_be_attached(timeout=30_000)
+    expect(blue.first).to_be_attached()
     page.screenshot(path=SHOTS / "compare-dark.png")
     page.emulate_media(color_scheme="light")
     expect(page.locator(".gbc")).to_have_attribute("data-theme", "light")

@@ -44,7 +44,7 @@ def tiny() -> LoadedModel:
 @pytest.fixture
 def sessions(tiny: LoadedModel) -> Iterator[Sessions]:
     made = Sessions(lambda report: tiny)
-    made.wait_for_model(60)
+    made.wait_for_model()
     yield made
     made.close()
 
@@ -169,7 +169,7 @@ def test_graphs_are_told_apart_from_decisions_and_leave_no_capture_in_the_times(
     tiny_model: LoadedModel,
 ) -> None:
     sessions = Sessions(lambda report: tiny_model)  # which has no graph yet
-    sessions.wait_for_model(60)
+    sessions.wait_for_model()
     key = sessions.create()
     engine = engine_of(sessions, key)
     workload = of_prompts("two", "", [Encoded("", SHARED, params(6), 0, "")] * 2)
@@ -265,7 +265,7 @@ def test_runs_of_one_side_that_are_not_alike_are_told_of(sessions: Sessions, key
 
 
 def run_of(sessions: Sessions, workload: Workload, config: EngineConfig) -> RunResult:
-    run = Run(sessions.wait_for_model(1), config, workload, sessions.thread)
+    run = Run(sessions.wait_for_model(), config, workload, sessions.thread)
     run.execute(lambda progress: None, lambda: False)
     return RunResult.of(run, rehearsed=False)
 
@@ -572,7 +572,7 @@ def test_an_engine_that_fails_is_told_of_and_harms_nobody(
 def test_a_session_that_is_put_to_rest_takes_its_comparison_along(tiny: LoadedModel) -> None:
     now = [0.0]
     sessions = Sessions(lambda report: tiny, idle_seconds=60, clock=lambda: now[0])
-    sessions.wait_for_model(60)
+    sessions.wait_for_model()
     key = sessions.create()
     comparison = sessions.comparisons.start(key, of_one(900), EngineConfig(), Setting("seed", 0, 1))
     now[0] = 61.0
@@ -584,7 +584,7 @@ def test_a_session_that_is_put_to_rest_takes_its_comparison_along(tiny: LoadedMo
 
 def test_the_end_of_the_server_ends_a_comparison(tiny: LoadedModel) -> None:
     sessions = Sessions(lambda report: tiny)
-    sessions.wait_for_model(60)
+    sessions.wait_for_model()
     comparison = sessions.comparisons.start(
         sessions.create(), of_one(900), EngineConfig(), Setting("seed", 0, 1)
     )

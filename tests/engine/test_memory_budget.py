@@ -323,7 +323,7 @@ def test_the_log_of_a_model_begins_with_its_memory(make: Make) -> None:
 
 def test_a_session_has_its_part_of_the_memory(tiny_model: LoadedModel, small_device: None) -> None:
     sessions = Sessions(lambda report: tiny_model)
-    sessions.wait_for_model(60)
+    sessions.wait_for_model()
     engine = sessions.get(sessions.create())
     assert engine is not None
     with pytest.raises(ConfigError, match=r"a session may take 2\.5 MB"):

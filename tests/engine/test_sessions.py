@@ -46,7 +46,7 @@ def clock() -> Clock:
 @pytest.fixture
 def sessions(tiny_model: LoadedModel, clock: Clock) -> Iterator[Sessions]:
     sessions = Sessions(lambda report: tiny_model, clock=clock, max_engines=2)
-    sessions.wait_for_model(60)
+    sessions.wait_for_model()
     yield sessions
     sessions.close()
 

@@ -85,6 +85,17 @@ def test_what_is_no_pack_is_refused_by_name_and_writes_nothing_elsewhere(made: p
             pack.make([], names, None)  # type: ignore[arg-type]
 
 
+def test_a_pack_commands_no_terminal(
+    made: pack.Pack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "pack.json"
+    file.write_bytes(change(made, learners=[{"name": "x", "seeds": {"\x1b[2J": "1"}}]))
+    for command in (["check-pack", str(file)], ["unpack", str(file), str(tmp_path)]):
+        assert main(command) == 2
+        told = capsys.readouterr().err
+        assert "\x1b" not in told and r"seeds.\x1b[2J" in told
+
+
 def test_the_command_packs_proves_and_unpacks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

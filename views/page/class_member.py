@@ -47,7 +47,8 @@ def member() -> Member | None:
         rules = {} if room is None else found.register.rules(room.id)
     except SQLAlchemyError:
         state.say("error", UNREACHABLE)
-        return None
+        # Who was there stays: nobody leaves a lesson because the register is gone for a moment.
+        return known if known is not None and known.secret == secret else None
     if learner is None or room is None:
         keep(None)
         state.say("error", _GONE)

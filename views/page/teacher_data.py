@@ -42,7 +42,7 @@ def data(found: School, room: ClassInfo, for_teacher: Callable[..., None]) -> No
         key="gb-delete-class",
         disabled=not sure,
         on_click=for_teacher,
-        args=(found.register.delete_class, room.id),
+        args=(found.delete_class, room.id),
     )
 
 

@@ -98,6 +98,10 @@ def _rules(for_teacher: ForTeacher) -> None:
                 key="gb-rules-tokens",
             )
         st.form_submit_button("Set", on_click=for_teacher, args=(_set_rules,))
+    st.caption(
+        f"In force: {_OPEN_TO[rules.open_to].lower()}; requests of a sender at once: "
+        f"{rules.most_requests or 'any'}; tokens of a request: {rules.most_tokens or 'any'}."
+    )
 
 
 def _set_rules() -> None:

@@ -95,3 +95,24 @@ def test_a_key_of_the_shared_engine_is_one_learners_while_their_class_has_the_fl
     register.delete_learner(ada.learner.id)
     assert school.name_behind(key) is None
     assert school.engine_key(ada.learner) == ""
+
+
+def test_a_class_that_is_deleted_leaves_the_floor_to_nobody(school: School) -> None:
+    rooms = [school.register.begin_class(title) for title in ("A class", "B class")]
+    school.floor = rooms[1].id
+    school.delete_class(rooms[0].id)
+    assert school.floor == rooms[1].id
+    school.delete_class(rooms[1].id)
+    assert school.floor is None and school.register.classes() == []
+
+
+def test_without_the_floor_the_register_is_not_asked_whose_key_it_is(
+    school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(school.register, "named", asked.append)
+    for floor in (None, 1):
+        school.floor = floor
+        for key in ("gb-class-1-x", "gb-class-9999999999-x"):  # the second fits no database
+            assert school.name_behind(key) is None
+    assert asked == [1]

@@ -27,7 +27,7 @@ LABELS = ("max_num_batched_tokens 64", "<b>32</b>")
 @pytest.fixture(scope="module")
 def result() -> Iterator[Result]:
     sessions = Sessions(lambda report: load_model("tiny-random"))
-    sessions.wait_for_model(60)
+    sessions.wait_for_model()
     params = SamplingParams(temperature=0.0, max_tokens=5, ignore_eos=True)
     prompts = [list(range(40, 72 + n)) for n in range(3)]
     workload = of_prompts("", "", [Encoded("", each, params, 0, "") for each in prompts])

@@ -23,7 +23,7 @@ HOSTILE = "<img src=x onerror=alert(1)> **bold** `code` $x$ [a](http://b) \u202e
 @pytest.fixture(scope="module")
 def served() -> Any:
     made = Sessions(lambda report: load_model("tiny-random"))
-    made.wait_for_model(60)
+    made.wait_for_model()
     yield made
     made.close()
 

@@ -55,7 +55,7 @@ class Server:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tiny: LoadedModel) -> Iterator[Server]:
     made = Server(monkeypatch, lambda report: tiny)
-    made.sessions.wait_for_model(60)
+    made.sessions.wait_for_model()
     yield made
     made.sessions.close()
 
@@ -384,7 +384,7 @@ def test_a_model_that_cannot_be_loaded_is_explained(monkeypatch: pytest.MonkeyPa
 
     server = Server(monkeypatch, load)
     with pytest.raises(ModelNotReady):
-        server.sessions.wait_for_model(60)
+        server.sessions.wait_for_model()
     page = open_page()
     assert "there is no model at /nowhere" in page.error[0].value
     assert "start the server again" in page.error[0].value
