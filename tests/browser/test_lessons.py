@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 
 from tests.browser.test_page import READY, SHOTS, Tab
-from tests.waiting import becomes
+from tests.waiting import becomes, wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator
@@ -344,8 +344,13 @@ def test_a_tour_is_presented_with_a_clicker_and_notes_beside_it(learner: Learner
 
     page = learner.start("one-request").tab.page
     page.locator(".gb-brand").click()
-    page.keyboard.press("f")
-    page.wait_for_selector("html[data-gb-tour] .gb-tour")
+
+    def is_presented() -> bool:
+        """The page may be drawn before its script has heard what there is to present."""
+        page.keyboard.press("f")
+        return page.locator("html[data-gb-tour] .gb-tour").count() > 0
+
+    wait_until(is_presented)
     expect(page.locator(".st-key-gb-composer")).to_be_hidden()
     page.keyboard.press("PageDown")
     learner.reads("A client asks")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypedDict
 
 import streamlit as st
 
-from views.page import compare_place, documents, lesson_sidebar, state, turns, uploads
+from views.page import compare_place, documents, lesson_address, state, turns, uploads
 from views.page.compare_form import Named as Compared
 from views.page.guard import guarded
 
@@ -83,7 +83,7 @@ def shown(opened: documents.Opened) -> Shown:
         "problems": st.session_state.get(_PROBLEMS, []),
         "document": now.document,
         "lesson": now.lesson,
-        "lesson_step": lesson_sidebar.named_step(),
+        "lesson_step": lesson_address.named_step(),
         **compare_place.named()._asdict(),  # type: ignore[typeddict-item]
     }
 
@@ -102,7 +102,7 @@ def _bring_about(place: dict[str, Any]) -> None:
         problems += [_go_to_document(_text(place, DOCUMENT)), _go_to_lesson(_text(place, LESSON))]
     step = place.get("lesson_step")
     if isinstance(step, int):
-        problems.append(lesson_sidebar.go_to_step(step))
+        problems.append(lesson_address.go_to_step(step))
     source = _text(place, "compare")
     if source is not None:
         wanted = Compared(source, *(_text(place, k) for k in ("setting", "a", "b")))
@@ -122,7 +122,7 @@ def _asked() -> Named:
 
 
 def _now(opened: documents.Opened) -> Named:
-    lesson = lesson_sidebar.named()
+    lesson = lesson_address.named()
     return Named(None if documents.is_first(opened) else opened.address, lesson)
 
 
@@ -138,10 +138,10 @@ def _go_to_document(name: str | None) -> str:
 
 def _go_to_lesson(name: str | None) -> str:
     """Come back to a lesson as far as the engine goes untouched: what was left is offered."""
-    if name == lesson_sidebar.named():
+    if name == lesson_address.named():
         return ""
     if name is None:
-        lesson_sidebar.put_aside()
+        lesson_address.put_aside()
         return ""
     return _read_lesson(name)
 
@@ -164,7 +164,7 @@ def _read_document(name: str | None) -> str:
 
 
 def _read_lesson(name: str | None) -> str:
-    if name is None or lesson_sidebar.offer(name):
+    if name is None or lesson_address.offer(name):
         return ""
     shown = name if len(name) <= 60 else f"{name[:59]}…"
     return f"There is no lesson “{shown}”, which the link names."

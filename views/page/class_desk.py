@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import streamlit as st
@@ -28,10 +28,8 @@ from lessons.questions import ChoiceQuestion
 from lessons.text import words
 from views.page import class_member
 from views.page.class_member import UNREACHABLE, Member
+from views.page.lesson_desk import Desk
 from views.page.words import plain
-
-if TYPE_CHECKING:
-    from views.page.lesson_sidebar import Desk
 
 _WHO = "gb-class-who"
 _LEDGER = "gb-class-ledger"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import streamlit as st
 
@@ -13,11 +12,9 @@ from lessons.format import Lesson
 from lessons.loader import LessonError, in_order, lesson_files, load_each
 from lessons.play import Player
 from views.page import class_desk, lookup
+from views.page.lesson_desk import Desk
 from views.page.lookup import KINDS, Lit
 from views.page.words import plain
-
-if TYPE_CHECKING:
-    from views.page.lesson_sidebar import Desk
 
 Begin = Callable[..., None]
 

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal, TypedDict
+from typing import Literal
 
 import streamlit as st
 
@@ -20,7 +17,6 @@ from engine.config import ConfigError
 from engine.input_processor import RequestRefusedError
 from lessons.expressions import ExpressionError
 from lessons.format import Lesson
-from lessons.kept import Judged
 from lessons.pack import seed_for
 from lessons.play import Player
 from lessons.probes import ProbeError
@@ -29,11 +25,11 @@ from lessons.variants import SEEDS
 from views.page import class_desk, documents, lesson_catalogue, lesson_step
 from views.page.guard import FAILED, guarded
 from views.page.lesson_catalogue import readable
+from views.page.lesson_desk import Desk, LessonShown, desk, go, leave
 from views.page.lookup import Lit
 from views.page.words import plain, sentence
 
 _log = logging.getLogger("glassbox")
-_DESK = "gb-lessons-desk"
 _TROUBLES = (
     ConfigError,
     EngineError,
@@ -42,104 +38,6 @@ _TROUBLES = (
     RequestRefusedError,
     StageError,
 )
-
-
-class LessonShown(TypedDict):
-    """What a step has the workspace show; it is applied once, when anything of it changes."""
-
-    turn: int
-    view: str | None
-    component: str | None
-    request: str | None
-    block: int | None
-    trace_id: str | None
-    seq: int | None
-    claim: int | None
-    marks: bool  # a moment at the cursor can be an answer
-    picks: bool  # a box that is clicked on the map is an answer
-
-
-@dataclass
-class Desk:
-    """What this tab has open: nothing, the list, or a lesson that is being played."""
-
-    is_open: bool = False
-    player: Player | None = None
-    left: dict[str, Player] = field(default_factory=dict)  # by lesson, to go on with
-    turn: int = 0  # grows when the workspace is to show the step again
-    again: bool = False  # the engine is to be brought back to where the step wants it
-    trouble: str = ""  # why the engine did not come there
-    offered: str | None = None  # the lesson that a link names, which is first in the list
-    offered_step: int | None = None  # of it, from 1
-    learner: str = ""  # a name from which the numbers are drawn; else chance draws them
-    turns: dict[str, int] = field(default_factory=dict)  # beginnings of a learner, by lesson
-    on_judged: Callable[[Player, Judged], None] | None = None  # is told of every answer, once
-    bringing: threading.Lock = field(default_factory=threading.Lock)  # held while it is brought
-
-
-def desk() -> Desk:
-    """Return what this tab has open."""
-    found = st.session_state.get(_DESK)
-    if not isinstance(found, Desk):
-        found = st.session_state[_DESK] = Desk()
-    return found
-
-
-def offer(lesson_id: str) -> bool:
-    """Open the list with this lesson first; return whether there is one of that name.
-
-    It is not started: that would reset the engine, which nobody has asked for by opening a link.
-    """
-    if all(lesson.id != lesson_id for lesson in readable()):
-        return False
-    now = desk()
-    put_aside()
-    now.is_open, now.offered, now.offered_step = True, lesson_id, None
-    return True
-
-
-def put_aside() -> None:
-    """Close the lessons; one that is being played can be gone on with."""
-    _leave()
-    desk().is_open = False
-
-
-def go_to_step(step: int) -> str:
-    """Go to this step (from 1) of the lesson that is open, or offer to begin with it.
-
-    The engine is left as it is: a step that it would have to run for is not gone to. Return what is
-    to be said of a step that there is not.
-    """
-    now = desk()
-    if now.player is None:
-        lesson = next((each for each in readable() if each.id == now.offered), None)
-    else:
-        lesson = now.player.lesson
-    if lesson is None or not now.is_open:
-        return "no lesson is open that would have a step"
-    if not 1 <= step <= len(lesson.steps):
-        return f"the lesson has {len(lesson.steps)} steps, and no step {step}"
-    if now.player is None:
-        now.offered_step = step
-    elif now.player.is_reached(step - 1):
-        _go(step - 1)
-    return ""
-
-
-def named() -> str | None:
-    """Return the lesson that the page's address is to name."""
-    now = desk()
-    if not now.is_open:
-        return None
-    return now.offered if now.player is None else now.player.lesson.id
-
-
-def named_step() -> int | None:
-    """Return the step of it, from 1."""
-    now = desk()
-    if not now.is_open:
-        return None
-    return now.offered_step if now.player is None else now.player.index + 1
 
 
 def sidebar_state() -> Literal["expanded", "collapsed"]:
@@ -176,7 +74,7 @@ def sidebar(llm: AsyncLLM | None, labels: dict[str, str]) -> LessonShown | None:
 def _play(
     now: Desk, player: Player, llm: AsyncLLM | None, labels: dict[str, str]
 ) -> LessonShown | None:
-    _top(player.lesson.title, "Leave", _leave)
+    _top(player.lesson.title, "Leave", leave)
     place, steps = player.index + 1, len(player.lesson.steps)
     variant = f" · variant {player.seed}" if player.lesson.variant else ""
     st.progress(place / steps, text=f"Step {place} of {steps}{variant}")
@@ -224,7 +122,7 @@ def _trouble(now: Desk, player: Player) -> None:
         st.button(
             "Back",
             key="gb-lesson-back",
-            on_click=_go,
+            on_click=go,
             args=(player.index - 1,),
             disabled=player.index < 1,
         )
@@ -259,7 +157,7 @@ def _buttons(player: Player) -> None:
         st.button(
             "Back",
             key="gb-lesson-back",
-            on_click=_go,
+            on_click=go,
             args=(player.index - 1,),
             disabled=player.index == 0,
         )
@@ -274,7 +172,7 @@ def _buttons(player: Player) -> None:
                 "Next",
                 key="gb-lesson-next",
                 type="primary",
-                on_click=_go,
+                on_click=go,
                 args=(player.index + 1,),
                 disabled=player.waits_for_predictions or player.waits,
             )
@@ -295,7 +193,7 @@ def _end(player: Player) -> None:
                 on_click=_start,
                 args=(player.lesson,),
             )
-        st.button("All lessons", key="gb-lesson-all", on_click=_leave)
+        st.button("All lessons", key="gb-lesson-all", on_click=leave)
 
 
 def _shown(now: Desk, player: Player) -> LessonShown:
@@ -394,24 +292,6 @@ def _open(player: Player) -> None:
     now.player, now.trouble, now.again = player, "", False
     player.on_judged = now.on_judged
     documents.show_map(player.shown_document)
-    now.turn += 1
-
-
-@guarded
-def _leave() -> None:
-    now = desk()
-    if now.player is not None:
-        now.left[now.player.lesson.id] = now.player
-    now.player, now.trouble, now.offered, now.offered_step = None, "", None, None
-
-
-@guarded
-def _go(index: int) -> None:
-    now = desk()
-    if now.player is not None:
-        now.player.go_to(index)
-        documents.show_map(now.player.shown_document)
-    now.trouble = ""
     now.turn += 1
 
 

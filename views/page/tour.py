@@ -12,7 +12,7 @@ from lessons.expressions import ExpressionError, Template
 from lessons.play import Player
 from lessons.probes import ProbeError
 from lessons.text import told
-from views.page.lesson_sidebar import desk
+from views.page.lesson_desk import desk
 
 
 class Tour(TypedDict):

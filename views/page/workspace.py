@@ -25,7 +25,7 @@ import streamlit as st
 
 from views.page import address, class_floor, class_member, state, wishes
 from views.page.documents import Shown
-from views.page.lesson_sidebar import LessonShown
+from views.page.lesson_desk import LessonShown
 from views.page.state import WORKSPACE
 from views.page.tour import Tour
 

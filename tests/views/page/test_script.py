@@ -616,3 +616,15 @@ def test_without_requests_the_page_says_what_to_do(server: Server) -> None:
     page.selectbox(key="gb-compare-source").set_value("recorded").run()
     assert "send some first" in words(page)
     assert page.button(key="gb-compare-run").disabled
+
+
+def test_a_lesson_is_begun_left_and_gone_on_with(server: Server) -> None:
+    page = click(open_page(), "gb-lessons")
+    page = click(page, "gb-start-one-request")
+    assert "**One request" in words(page)
+    page = click(page, "gb-lesson-next")
+    assert page.button(key="gb-lesson-back").disabled is False
+    page = click(page, "gb-lesson-close")
+    page = click(page, "gb-go-on-one-request")
+    page = click(page, "gb-lesson-back")
+    assert page.button(key="gb-lesson-back").disabled

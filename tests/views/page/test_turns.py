@@ -18,6 +18,7 @@ from tests.views.document.samples import text_of
 from tests.views.page.test_documents import folder, foreign, key, open_page, served, words
 from tests.waiting import PATIENCE_S
 from views.page import lesson_sidebar, state, turns, wishes
+from views.page.lesson_desk import Desk
 
 __all__ = ["folder", "key", "served"]  # fixtures
 
@@ -126,7 +127,7 @@ def test_a_run_beside_another_steps_the_lessons_engine_no_further(
     """A reset makes the browser ask for another run, which comes while the first one steps."""
     monkeypatch.setattr(lesson_sidebar.st, "spinner", lambda _: nullcontext())
     lesson = next(each for each in load_each(lesson_files())[0] if each.id == "count-the-blocks")
-    now, player = lesson_sidebar.Desk(), Player(lesson, 1)
+    now, player = Desk(), Player(lesson, 1)
     player.index = lesson.step("prompt-computed") or 0
     second = threading.Thread(target=lesson_sidebar._bring, args=(now, player, llm))
     came = threading.Event()  # the second run to where it waits, or resets the engine as well
@@ -170,7 +171,7 @@ def test_a_run_that_is_cut_short_leaves_the_engine_to_the_next(
         def __exit__(self, *_: object) -> None: ...
 
     lesson = next(each for each in load_each(lesson_files())[0] if each.id == "one-request")
-    now, player = lesson_sidebar.Desk(), Player(lesson, 1)
+    now, player = Desk(), Player(lesson, 1)
     player.index = 1
     player.bring(llm)
     now.again, before = True, llm.trace.header.trace_id
