@@ -47,9 +47,7 @@ class Progress(NamedTuple):
     step: int
     finished: int  # requests
     requests: int
-    share: (
-        float  # of all tokens that it may be about; a request that ended early has had all of its
-    )
+    share: float  # of all tokens that it may be about; who ended early has had all of theirs
 
 
 class Output(NamedTuple):

@@ -90,16 +90,15 @@ class Attempts:
         }
         with self.database.writing() as session:
             _check_open(session, learner_id, lesson)
-            theirs = select(Run.id).where(Run.learner_id == learner_id)
-            if len(session.scalars(theirs).all()) >= MOST_RUNS:
+            theirs = select(Run).where(Run.learner_id == learner_id)
+            this = theirs.where(Run.lesson == lesson, Run.seed == seed)
+            row = session.scalars(this).one_or_none()
+            if row is not None:
+                return _run(row)
+            if len(session.scalars(theirs.with_only_columns(Run.id)).all()) >= MOST_RUNS:
                 raise NotRecorded(f"{MOST_RUNS} runs are kept of a learner, and these are all used")
             self._insert_once(session, Run, new)
-            row = session.scalars(
-                select(Run).where(
-                    Run.learner_id == learner_id, Run.lesson == lesson, Run.seed == seed
-                )
-            ).one()
-            return _run(row)
+            return _run(session.scalars(this).one())
 
     def runs(self, learner_id: int) -> list[RunInfo]:
         """The runs of a learner, the one that they were at last first."""

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from engine.api.guard import HideSecrets
 from tests.api.live_server import Events, Server
 from tests.waiting import wait_until
 
@@ -87,6 +88,14 @@ def test_a_key_is_in_no_answer_no_log_and_no_file(
     assert any("KeyError: 'gb-hidden'" in line for line in said)  # a traceback had it
     shown = [line for line in said if key in line and "HTTP Request" not in line]  # httpx's own
     assert shown == []
+
+
+@pytest.mark.parametrize("key", ["gb-" + "k" * 32, "gb-class-12-" + "0" * 40, "gbl-" + "k" * 32])
+def test_whatever_opens_something_is_in_no_log(key: str) -> None:
+    """Of a session, of a learner who sends to the shared engine, and of a learner's work."""
+    record = logging.LogRecord("any", logging.INFO, "", 0, "see %s", (f"?member={key}",), None)
+    assert HideSecrets().filter(record)
+    assert key not in record.getMessage() and key[-8:] not in record.getMessage()
 
 
 def test_a_key_opens_one_engine_and_a_part_of_it_none(server: Server) -> None:

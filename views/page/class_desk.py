@@ -159,12 +159,16 @@ def gate(lesson: Lesson) -> Gate:
 
 def local_time(at: float) -> str:
     """Return a time as the visitor's clock has it: `Tue 1 Dec, 14:30`."""
-    try:
-        zone = ZoneInfo(st.context.timezone or "UTC")
-    except (KeyError, ValueError, OSError):
-        zone = ZoneInfo("UTC")
-    moment = datetime.fromtimestamp(at, zone)
+    moment = datetime.fromtimestamp(at, local_zone())
     return f"{moment:%a} {moment.day} {moment:%b, %H:%M}"
+
+
+def local_zone() -> ZoneInfo:
+    """Return the zone of the visitor's clock; UTC where the browser names none that is known."""
+    try:
+        return ZoneInfo(st.context.timezone or "UTC")
+    except (KeyError, ValueError, OSError):
+        return ZoneInfo("UTC")
 
 
 def _words_of(rule: Rule) -> str:

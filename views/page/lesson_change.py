@@ -6,25 +6,12 @@ import threading
 
 import streamlit as st
 
-from engine.async_llm import AsyncLLM, EngineError
-from engine.config import ConfigError
-from engine.input_processor import RequestRefusedError
-from lessons.expressions import ExpressionError
+from engine.async_llm import AsyncLLM
 from lessons.play import Asked, Player
-from lessons.probes import ProbeError
 from lessons.questions import ChangeQuestion, Knob
-from lessons.stage import StageError
 from views.page.guard import guarded
+from views.page.lesson_desk import TROUBLES
 from views.page.words import sentence
-
-_TROUBLES = (
-    ConfigError,
-    EngineError,
-    ExpressionError,
-    ProbeError,
-    RequestRefusedError,
-    StageError,
-)
 
 
 def fields(player: Player, asked: Asked, ask: str) -> None:
@@ -80,7 +67,7 @@ def _run(player: Player, llm: AsyncLLM, asked: Asked, bringing: threading.Lock) 
     try:
         with bringing:
             player.try_out(llm, asked, knobs)
-    except _TROUBLES as error:
+    except TROUBLES as error:
         said = sentence(str(error))
     st.session_state[_key(player, asked, "trouble")] = said
 

@@ -9,12 +9,26 @@ from typing import TypedDict
 
 import streamlit as st
 
+from engine.async_llm import EngineError
+from engine.config import ConfigError
+from engine.input_processor import RequestRefusedError
+from lessons.expressions import ExpressionError
 from lessons.kept import Judged
 from lessons.play import Player
+from lessons.probes import ProbeError
+from lessons.stage import StageError
 from views.page import documents
 from views.page.guard import guarded
 
 _DESK = "gb-lessons-desk"
+TROUBLES = (  # for which an engine does not come where a lesson wants it
+    ConfigError,
+    EngineError,
+    ExpressionError,
+    ProbeError,
+    RequestRefusedError,
+    StageError,
+)
 
 
 class LessonShown(TypedDict):

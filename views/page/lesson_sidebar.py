@@ -12,32 +12,19 @@ from typing import Literal
 
 import streamlit as st
 
-from engine.async_llm import AsyncLLM, EngineError
-from engine.config import ConfigError
-from engine.input_processor import RequestRefusedError
-from lessons.expressions import ExpressionError
+from engine.async_llm import AsyncLLM
 from lessons.format import Lesson
 from lessons.pack import seed_for
 from lessons.play import Player
-from lessons.probes import ProbeError
-from lessons.stage import StageError
 from lessons.variants import SEEDS
 from views.page import class_desk, documents, lesson_catalogue, lesson_step
 from views.page.guard import FAILED, guarded
 from views.page.lesson_catalogue import readable
-from views.page.lesson_desk import Desk, LessonShown, desk, go, leave
+from views.page.lesson_desk import TROUBLES, Desk, LessonShown, desk, go, leave
 from views.page.lookup import Lit
 from views.page.words import plain, sentence
 
 _log = logging.getLogger("glassbox")
-_TROUBLES = (
-    ConfigError,
-    EngineError,
-    ExpressionError,
-    ProbeError,
-    RequestRefusedError,
-    StageError,
-)
 
 
 def sidebar_state() -> Literal["expanded", "collapsed"]:
@@ -93,7 +80,7 @@ def _play(
         shown = _shown(now, player)
         _navigation(player, llm)
         return shown
-    except _TROUBLES as error:
+    except TROUBLES as error:
         now.trouble = sentence(str(error))
         _trouble(now, player)
         return None
@@ -112,7 +99,7 @@ def _bring(now: Desk, player: Player, llm: AsyncLLM) -> None:
             with st.spinner("Your engine is running…"):
                 player.bring(llm, now.again)
                 now.again = False  # not before: a run that is cut short leaves it to the next
-        except _TROUBLES as error:
+        except TROUBLES as error:
             now.trouble, now.again = sentence(str(error)), False
 
 

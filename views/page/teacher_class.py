@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import streamlit as st
 
@@ -25,7 +24,7 @@ from lessons.classroom.standing import (
 from lessons.format import Lesson
 from lessons.questions import BoxQuestion, ChoiceQuestion, NumberQuestion
 from views.page import lesson_catalogue
-from views.page.class_desk import local_time
+from views.page.class_desk import local_time, local_zone
 from views.page.class_place import isolated
 from views.page.words import plain
 
@@ -176,16 +175,16 @@ def lessons_of(found: School, room: ClassInfo, for_teacher: ForTeacher) -> None:
     if name is None:
         return
     rule = rules.get(name, ALWAYS)
-    due = None if rule.due_at is None else datetime.fromtimestamp(rule.due_at, _zone())
+    due = None if rule.due_at is None else datetime.fromtimestamp(rule.due_at, local_zone())
     with st.form(f"gb-rule-{room.id}-{name}"):
         opened = st.toggle("Open", rule.is_open, key=f"gb-rule-open-{room.id}-{name}")
         limited = st.toggle("Has a time when it is due", due is not None)
-        shown = due or datetime.now(_zone()) + timedelta(days=7)
+        shown = due or datetime.now(local_zone()) + timedelta(days=7)
         with st.container(horizontal=True):
             day = st.date_input("Due on", shown.date())
             at = st.time_input("at", shown.time().replace(second=0, microsecond=0))
         if st.form_submit_button("Set", type="primary"):
-            moment = datetime.combine(day, at, _zone()).timestamp() if limited else None
+            moment = datetime.combine(day, at, local_zone()).timestamp() if limited else None
             for_teacher(found.register.set_rule, room.id, name, Rule(opened, moment))
             rules = found.register.rules(room.id)
     rows = [
@@ -199,10 +198,3 @@ def lessons_of(found: School, room: ClassInfo, for_teacher: ForTeacher) -> None:
 
 def _due(at: float | None) -> str:
     return "never" if at is None else local_time(at)
-
-
-def _zone() -> Any:
-    try:
-        return ZoneInfo(st.context.timezone or "UTC")
-    except (KeyError, ValueError, OSError):
-        return UTC

@@ -38,6 +38,16 @@ def begin(attempts: Attempts, learner: LearnerInfo, seed: int = 7) -> int:
     return attempts.begin(learner.id, "lab", seed, "digest", "engine", {"index": 0}).id
 
 
+def test_who_has_all_their_runs_goes_on_with_each_and_begins_none(
+    attempts: Attempts, ada: LearnerInfo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lessons.classroom.attempts.MOST_RUNS", 2)
+    first, second = begin(attempts, ada, 1), begin(attempts, ada, 2)
+    with pytest.raises(NotRecorded, match="2 runs are kept"):
+        begin(attempts, ada, 3)
+    assert [begin(attempts, ada, seed) for seed in (1, 2)] == [first, second]
+
+
 def test_who_joins_is_known_by_their_secret(register: Register) -> None:
     room = register.begin_class("  Monday  ")
     joined = register.join(spelled(room.code).lower(), " Ada ")

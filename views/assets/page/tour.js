@@ -130,8 +130,9 @@ export class TourMode {
   }
 
   openNotes() {
-    this.opensNotes = Boolean(document.fullscreenElement);
-    window.open(`/assets/notes.html#${this.id}`, `notes${this.id}`, "width=720,height=820");
+    const address = `/assets/notes.html#${this.id}`;
+    const opened = window.open(address, `notes${this.id}`, "width=720,height=820");
+    this.opensNotes = opened !== null && Boolean(document.fullscreenElement);
   }
 
   /** Press the lesson's own button, if it can be. @param {number} by 1 or -1 */
