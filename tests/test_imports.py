@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,19 @@ def test_views_know_of_the_engine_its_log_its_settings_and_its_front_end() -> No
     assert found, "views import nothing any more: is this still looked at?"
     odd = [each for each in found if ".".join(each[1].split(".")[:2]) not in DOORS]
     assert odd == []
+
+
+def test_views_import_each_other_in_no_circle() -> None:
+    """Else it depends on which of them comes first whether the others can be imported."""
+    paths = {
+        path.relative_to(ROOT).with_suffix("").as_posix().replace("/", "."): path
+        for path in (ROOT / "views").rglob("*.py")
+    }
+    graph: dict[str, set[str]] = {}
+    for name, path in paths.items():
+        body = ast.parse(path.read_text("utf-8")).body  # what is imported where it is used is not
+        imports = [node for node in body if isinstance(node, ast.ImportFrom) and node.module]
+        found = {f"{node.module}.{alias.name}" for node in imports for alias in node.names}
+        graph[name] = (found | {str(node.module) for node in imports}) & paths.keys()
+    assert graph["views.page.workspace"] >= {"views.page.address", "views.page.bootstrap"}
+    TopologicalSorter(graph).prepare()

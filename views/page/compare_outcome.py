@@ -8,10 +8,10 @@ import streamlit as st
 
 from engine.comparison.comparisons import Comparison
 from engine.comparison.result import Result
+from views.page.bootstrap import bootstrap
 from views.page.compare_charts import charts
 from views.page.compare_figures import busy, figures, odd, outputs, progress_text
 from views.page.words import plain, sentence
-from views.page.workspace import bootstrap
 
 _EVERY_SECONDS = 0.4
 

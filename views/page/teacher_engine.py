@@ -15,10 +15,10 @@ from engine.audience import NAMED, OpenTo, Rules
 from engine.sessions import SHARED_KEY, registry
 from lessons.classroom.register import ClassInfo
 from lessons.classroom.school import School
+from views.page.bootstrap import bootstrap
 from views.page.class_place import isolated
 from views.page.teacher_class import table
 from views.page.words import plain
-from views.page.workspace import bootstrap
 
 _EVERY_SECONDS = 2.0
 _MOST_ROWS, _LONGEST_PROMPT = 100, 60

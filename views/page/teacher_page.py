@@ -18,10 +18,10 @@ from lessons.classroom.names import LONGEST, NameRefused, spelled
 from lessons.classroom.register import ClassInfo, RegisterError
 from lessons.classroom.school import FILE_SETTING, SECRET_SETTING, SHORTEST, School, school, trouble
 from views.page import class_member, teacher_class, teacher_data, teacher_engine
+from views.page.bootstrap import bootstrap
 from views.page.guard import FAILED
 from views.page.kept_secret import KeptSecret
 from views.page.words import code, plain, sentence
-from views.page.workspace import bootstrap
 
 _KEPT = "gb-teacher-kept"
 _SAID = "gb-teacher-said"

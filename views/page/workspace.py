@@ -4,32 +4,29 @@ Its JavaScript is a small bootstrap; the modules come from `/assets`, the docume
 everything live through the event stream. It tells the page its session's key (`session`), and when
 the engine began another log (`trace`). When `sent` grows, it shows the engine that the composer
 sent to (`sent_to`): the tab's own, or the shared one, where requests from the source `mine` are
-this learner's; when `lesson` changes, it shows what that names, and `tour` is
-what is presented of it. `file` is the
-server's file of the document, None where there is none, and `written` when it was; `named` says
-what the server shows of a place that a link can name, `refused` what is wrong with a document that
-is not drawn, `heard` which of its wishes were fulfilled, and `session` the key as the page knows
-it, for the browser to tell it again where Streamlit has lost it; `member` is what the browser keeps
-of a class, and tells (`member`). Its one trigger says that the file was written since (`changed`),
-as any run will find. What of a place the server has to show (`arrived`), and what else it has to do
-(`wishes`), is state, which stands: a run that is cut short loses triggers.
+this learner's; when `lesson` changes, it shows what that names, and `tour` is what is presented of
+it. `file` is the server's file of the document, None where there is none, and `written` when it
+was; `named` says what the server shows of a place that a link can name, `refused` what is wrong
+with a document that is not drawn, `heard` which of its wishes were fulfilled, and `session` the key
+as the page knows it, for the browser to tell it again where Streamlit has lost it; `member` is what
+the browser keeps of a class, and tells (`member`). Its one trigger says that the file was written
+since (`changed`), as any run will find. What of a place the server has to show (`arrived`), and
+what else it has to do (`wishes`), is state, which stands: a run that is cut short loses triggers.
 """
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
 from views.page import address, class_floor, class_member, state, wishes
+from views.page.bootstrap import bootstrap
 from views.page.documents import Shown
 from views.page.lesson_desk import LessonShown
 from views.page.state import WORKSPACE
 from views.page.tour import Tour
 
-_BOOTSTRAP = Path(__file__).parents[1] / "assets" / "bootstrap.js"
 DATA_VERSION = 1
 _MOST_ERRORS = 20
 
@@ -89,13 +86,6 @@ def _refused(shown: Shown) -> dict[str, Any] | None:
             for item in errors[:_MOST_ERRORS]
         ],
     }
-
-
-@cache
-def bootstrap(module: str) -> str:
-    """Return the script of a component that is mounted by this module of `/assets`."""
-    # A one-line string with a slash would be taken for a path.
-    return _BOOTSTRAP.read_text(encoding="utf-8").replace("workspace.js", module) + "\n"
 
 
 def _noted() -> None:
