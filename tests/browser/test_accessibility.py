@@ -178,7 +178,7 @@ def test_tab_goes_through_all_of_the_page_and_is_seen_everywhere(page: Page, vie
     page.evaluate("view => window.stage.store.setView(view)", view)
     page.evaluate("window.stage.store.select({ component: 'scheduler', request: 'r0' })")
     seek(page, 120)
-    page.locator(".gb-panel-area canvas").first.wait_for()
+    page.locator(".gb-panel-area canvas:visible").first.wait_for()
     page.locator(".gb-tab[tabindex='0']").focus()
     walked: list[str] = []
     for _ in range(160):  # more stops than the page has
@@ -223,7 +223,7 @@ def test_a_room_is_walked_and_left_by_keyboard(page: Page) -> None:
 def test_with_forced_colours_what_is_chosen_is_still_told_apart(page: Page) -> None:
     seek(page, 120)
     page.emulate_media(forced_colors="active")
-    page.locator(".gb-panel-area canvas").first.wait_for()
+    page.locator(".gb-panel-area canvas:visible").first.wait_for()
     ground = "node => getComputedStyle(node).backgroundColor"
     for chosen, other in (
         (".gb-tab[aria-selected=true]", ".gb-tab[aria-selected=false]"),
@@ -285,7 +285,7 @@ def test_on_a_phone_no_view_and_no_tab_has_a_fault_that_axe_finds(page: Page, th
     seek(page, 120)
     for view in ("request-lifecycle", "block-allocation", "cuda-acceleration"):
         page.evaluate("view => window.stage.store.setView(view)", view)
-        page.locator(".gb-panel-area canvas").first.wait_for()
+        page.locator(".gb-panel-area canvas:visible").first.wait_for()
         assert axe_faults(page, theme, ours) == [], view
     for name in page.get_by_role("tablist", name="Beside the map").get_by_role("tab").all():
         name.click()

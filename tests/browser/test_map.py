@@ -203,7 +203,7 @@ def test_the_map_changes_with_its_document_and_comes_back(page: Page, recorded: 
     assert page.evaluate("window.stage.store.selection.component") is None
     page.evaluate("own => window.stage.show(own)", own)
     settle(page)
-    page.locator(".gb-panel-area canvas").first.wait_for()
+    page.locator(".gb-panel-area canvas:visible").first.wait_for()
     assert page.locator(".gb-box:not(.is-static)").count() == 9
 
 
