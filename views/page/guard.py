@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import ParamSpec
 
+import streamlit as st
+
 from views.page import state
 
 P = ParamSpec("P")
@@ -15,6 +17,17 @@ FAILED = (
     "trace are as they were: try again, or reload the page."
 )
 _log = logging.getLogger("glassbox")
+
+
+def failed(what: str) -> None:
+    """Log an error of the page that is being handled, and say in its place that there was one.
+
+    Not of a run that another one replaces: Streamlit begins that one while the old one goes on to
+    where it can stop, and changes the session's state under it.
+    """
+    st.session_state.get("gb-failed")  # where it can stop, a replaced run ends
+    _log.exception("%s failed", what)
+    st.error(FAILED)
 
 
 def guarded(function: Callable[P, None]) -> Callable[P, None]:

@@ -6,7 +6,6 @@ uses this tab's own engine, and says beforehand when that will be reset.
 
 from __future__ import annotations
 
-import logging
 import secrets
 from typing import Literal
 
@@ -18,13 +17,11 @@ from lessons.pack import seed_for
 from lessons.play import Player
 from lessons.variants import SEEDS
 from views.page import class_desk, documents, lesson_catalogue, lesson_step
-from views.page.guard import FAILED, guarded
+from views.page.guard import failed, guarded
 from views.page.lesson_catalogue import readable
 from views.page.lesson_desk import TROUBLES, Desk, LessonShown, desk, go, leave
 from views.page.lookup import Lit
 from views.page.words import plain, sentence
-
-_log = logging.getLogger("glassbox")
 
 
 def sidebar_state() -> Literal["expanded", "collapsed"]:
@@ -50,8 +47,7 @@ def sidebar(llm: AsyncLLM | None, labels: dict[str, str]) -> LessonShown | None:
             _top("Lessons", "Close", _toggle)
             return _lit(now, lesson_catalogue.draw(now, llm, _start, _go_on))
         except Exception:  # a lesson must not take the page with it, nor keep anybody in it
-            _log.exception("the lessons failed")
-            st.error(FAILED)
+            failed("the lessons")
     return None
 
 

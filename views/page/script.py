@@ -6,7 +6,6 @@ event stream; this script only hands requests and settings to the front end (`en
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import streamlit as st
@@ -24,7 +23,7 @@ from views.page import (
 from views.page.composer import composer
 from views.page.document_menu import diagnostics
 from views.page.documents import Opened, Shown
-from views.page.guard import FAILED
+from views.page.guard import failed
 from views.page.header import header
 from views.page.tab_engine import find_engine, model_status
 from views.page.tour import tour
@@ -84,5 +83,4 @@ def _no_document(opened: Opened) -> None:
 try:
     main()
 except Exception:
-    logging.getLogger("glassbox").exception("the page failed")
-    st.error(FAILED)
+    failed("the page")

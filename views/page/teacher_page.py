@@ -19,7 +19,7 @@ from lessons.classroom.register import ClassInfo, RegisterError
 from lessons.classroom.school import FILE_SETTING, SECRET_SETTING, SHORTEST, School, school, trouble
 from views.page import class_member, teacher_class, teacher_data, teacher_engine
 from views.page.bootstrap import bootstrap
-from views.page.guard import FAILED
+from views.page.guard import failed
 from views.page.kept_secret import KeptSecret
 from views.page.words import code, plain, sentence
 
@@ -56,8 +56,7 @@ def page() -> None:
         _log.exception("the register cannot be reached")
         st.error(class_member.UNREACHABLE)
     except Exception:
-        _log.exception("the teacher's page failed")
-        st.error(FAILED)
+        failed("the teacher's page")
 
 
 def _no_school() -> None:
