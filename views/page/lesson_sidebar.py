@@ -162,12 +162,8 @@ def _buttons(player: Player) -> None:
 
 
 def _end(player: Player) -> None:
-    right, every = player.score()
-    if every:
-        got, most = player.points()
-        points = f" That gives {got} of {most} points." if most else ""
-        said = f"You have {right} of {every} questions right.{points}"
-        st.success(said, icon=":material/flag:")
+    if player.questions():
+        st.success(standing(player), icon=":material/flag:")
     with st.container(horizontal=True):
         if player.lesson.variant:
             st.button(
@@ -177,6 +173,17 @@ def _end(player: Player) -> None:
                 args=(player.lesson,),
             )
         st.button("All lessons", key="gb-lesson-all", on_click=leave)
+
+
+def standing(player: Player) -> str:
+    """What a lesson's end says of the answers: how many are right, worth what, and missing."""
+    (right, every), (got, most) = player.score(), player.points()
+    said = [f"You have {right} of {every} questions right."]
+    if most:
+        said.append(f"That gives {got} of {most} points.")
+    if unanswered := every - len(player.judged):
+        said.append(f"{unanswered} {'is' if unanswered == 1 else 'are'} still open.")
+    return " ".join(said)
 
 
 def _shown(now: Desk, player: Player) -> LessonShown:
