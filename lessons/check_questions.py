@@ -38,7 +38,8 @@ class Trial:
         if given is None or not isinstance(question, ChangeQuestion) or not isinstance(given, dict):
             return self.player.scope(self.player.judged_at(self.asked))
         values = draw(self.player.lesson, seed) if seed else self.player.values
-        moment = perform(self.llm, question.run, Scope({**values, **given}), -1)
+        saved = self.player.saved
+        moment = perform(self.llm, question.run, Scope({**values, **given}), -1, saved)
         return Scope(values, moment)
 
     def problems(self) -> Iterator[str]:

@@ -15,7 +15,14 @@ from engine.block_pool import KVCacheBlock, short_hash
 from engine.core import EngineCore
 from engine.events import BlocksCached
 from engine.outputs import ScheduledKind
-from engine.reasons import BlockFilled, DoesNotFit, LastRunning, Reason, SeatsFull
+from engine.reasons import (
+    BlockFilled,
+    DoesNotFit,
+    LastRunning,
+    PaddedToUniform,
+    Reason,
+    SeatsFull,
+)
 from engine.request import FinishReason, Request
 
 
@@ -229,6 +236,26 @@ def frees_first_first(core: EngineCore) -> None:
     _replace(pool, "free_blocks", in_order)
 
 
+def rejects_more_than_given(core: EngineCore) -> None:
+    """Where a limit cuts a request's padding, all of the padding is taken off as rejected."""
+    scheduler = core.scheduler
+    give = scheduler._give
+
+    def give_padding(
+        request: Request,
+        kind: ScheduledKind,
+        num_tokens: int,
+        new_blocks: list[KVCacheBlock],
+        reason: Reason,
+        *rest: Any,
+    ) -> None:
+        give(request, kind, num_tokens, new_blocks, reason, *rest)
+        if isinstance(reason, PaddedToUniform):
+            request.num_draft_tokens = reason.num_speculative_tokens
+
+    _replace(scheduler, "_give", give_padding)
+
+
 def pads_to_largest(core: EngineCore) -> None:
     """Every batch that any graph holds is padded to the largest."""
     dispatcher = core.runner.dispatcher  # type: ignore[attr-defined]
@@ -281,6 +308,9 @@ FAULTS: dict[str, Fault] = {
     ),
     "frees-first-first": Fault(
         "block-manager", "a request lets go of its last block first", frees_first_first
+    ),
+    "rejects-more-than-given": Fault(
+        "scheduler", "no more drafts are rejected than were given", rejects_more_than_given
     ),
     "pads-to-largest": Fault(
         "cuda-graph", "a batch is padded to the smallest graph that holds it", pads_to_largest

@@ -32,6 +32,8 @@ from lessons.rules import KINDS, broken_rules
 FOLDER = Path(__file__).parent
 _SECTION = re.compile(r"^## +(\S+) *$")
 _FENCE = "---"
+_TRUTH = "tag:yaml.org,2002:bool"
+_IS_TRUTH = re.compile("(?:true|True|TRUE|false|False|FALSE)$")
 
 
 class Problem(NamedTuple):
@@ -179,8 +181,22 @@ def take_apart(path: Path, text: str) -> Source:
     return source
 
 
+class _Loader(yaml.SafeLoader):
+    """Reads `on`, `off`, `yes` and `no` as the words that they are, as YAML 1.2 does."""
+
+    yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != _TRUTH]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_Loader.add_implicit_resolver(
+    _TRUTH, re.compile(r"(?:true|True|TRUE|false|False|FALSE)$"), [*"tTfF"]
+)
+
+
 def _front_matter(path: Path, text: str, front: str) -> Source:
-    loader = yaml.SafeLoader(front)
+    loader = _Loader(front)
     try:
         node = loader.get_single_node()
         values = loader.construct_document(node) if node is not None else None

@@ -166,8 +166,17 @@ class ChangeQuestion(Asked):
 
     @model_validator(mode="after")
     def _begins_anew(self) -> ChangeQuestion:
-        if not self.run.reset or self.run.wait is not None:
-            raise ValueError("each try begins anew and runs by itself; its run has reset: true")
+        if not self.run.begins_anew or self.run.wait is not None:
+            raise ValueError(
+                "each try begins anew and runs by itself; its run has reset: true, or `restore`"
+            )
+        if self.hidden and self.run.restore is not None:
+            raise ValueError(
+                "what was saved has the learner's own numbers, so nothing can be tried with hidden "
+                "ones; take `hidden` away, or begin the run with reset: true"
+            )
+        if self.run.save is not None:
+            raise ValueError("a try is not there for later steps; `save` in the run of a step")
         return self
 
 

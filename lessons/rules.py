@@ -8,6 +8,7 @@ from pathlib import Path
 from lessons.format import Lesson, expressions
 from lessons.parts import Place
 from lessons.questions import BoxQuestion, ChangeQuestion, ChoiceQuestion, MomentQuestion
+from lessons.runs import Run
 
 KINDS = {
     "tour": "tours",
@@ -22,7 +23,7 @@ Broken = tuple[Place, str]  # where, and what is wrong
 def broken_rules(lesson: Lesson, path: Path) -> list[Broken]:
     """All that does not go together in a lesson."""
     found = [*_wrong_names(lesson), *_wrong_steps(lesson), *_wrong_place(path, lesson)]
-    found += [*_wrong_predictions(lesson), *_wrong_questions(lesson)]
+    found += [*_wrong_predictions(lesson), *_wrong_questions(lesson), *_wrong_saves(lesson)]
     if lesson.kind == "lab":
         found += _wrong_lab(lesson)
     elif lesson.kind in ("clinic", "hunt"):
@@ -165,6 +166,36 @@ def _wrong_questions(lesson: Lesson) -> Iterator[Broken]:
                 if name not in question.knobs:
                     listed = ", ".join(question.knobs)
                     yield here, f"there is no knob `{name}`; there are {listed}"
+
+
+def _wrong_saves(lesson: Lesson) -> Iterator[Broken]:
+    """States that are saved twice, of a broken engine, or restored and not there."""
+    saved: list[str] = []
+    is_broken = False
+    for number, step in enumerate(lesson.steps):
+        here: Place = ("steps", number)
+        if step.run is not None:
+            yield from _wrong_restore(step.run, (*here, "run"), saved)
+            is_broken = step.run.fault is not None or is_broken and not step.run.begins_anew
+            if step.run.save is not None:
+                where: Place = (*here, "run", "save")
+                if step.run.save in saved:
+                    yield where, f"`{step.run.save}` is saved twice; give one of them another name"
+                if is_broken:
+                    yield where, "this engine is broken, and a restored one is sound; save another"
+                saved.append(step.run.save)
+        for at, question in enumerate(step.questions):
+            if isinstance(question, ChangeQuestion):
+                yield from _wrong_restore(question.run, (*here, "questions", at, "run"), saved)
+
+
+def _wrong_restore(run: Run, place: Place, saved: list[str]) -> Iterator[Broken]:
+    if run.restore is not None and run.restore not in saved:
+        there = f"there are {', '.join(saved)}" if saved else "save one with `save` in a run"
+        yield (
+            (*place, "restore"),
+            f"nothing was saved as `{run.restore}` in a step before; {there}",
+        )
 
 
 def _wrong_predictions(lesson: Lesson) -> Iterator[Broken]:

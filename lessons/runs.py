@@ -10,7 +10,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.records import FACTS_BY_TYPE, STEP_PHASES
 from lessons.expressions import Expression
 from lessons.faults import FAULTS
-from lessons.parts import Expr, Part, Settings, unknown
+from lessons.parts import Expr, Id, Part, Settings, unknown
 
 
 class Until(Part):
@@ -56,9 +56,15 @@ class RequestSpec(Piece):
 
 
 class Run(Part):
-    """What a step does with the engine: begin anew, send, run to a place; in this order."""
+    """What a step does with the engine: begin anew or restore, send, run to a place; in this order.
+
+    What is saved is the engine between two steps, as a file of *Save*, *Live engine* has it. It is
+    taken of the lesson's own run: it belongs to the model that the lesson is played with.
+    """
 
     reset: bool = False
+    restore: Id | None = None  # the engine goes on from what an earlier step saved under this name
+    save: Id | None = None  # at the end: the step under way is finished, and the engine kept
     config: Settings = Field(default_factory=dict)
     send: list[RequestSpec] = Field(default_factory=list)
     compare_kv: str | None = None  # at the end, this request's keys and values with those in fp32
@@ -80,8 +86,22 @@ class Run(Part):
     def _known_config(cls, values: dict[str, Any]) -> dict[str, Any]:
         return _only(values, list(EngineConfig.model_fields), "engine setting")
 
+    @property
+    def begins_anew(self) -> bool:
+        """Whether the engine's requests and log end with it."""
+        return self.reset or self.restore is not None
+
     @model_validator(mode="after")
     def _consistent(self) -> Run:
+        if self.reset and self.restore is not None:
+            raise ValueError("an engine is reset, or goes on from what was saved: take one away")
+        if self.save is not None and self.wait is not None:
+            raise ValueError(
+                "where the learner brings the engine, it may be further: take `save` away, or "
+                "write `until` instead of `wait`"
+            )
+        if self.config and self.restore is not None:
+            raise ValueError("a restored engine has the settings it was saved with; take them away")
         if self.config and not self.reset:
             raise ValueError("settings need an engine that begins anew; add reset: true")
         if self.fault is not None and not self.reset:

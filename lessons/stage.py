@@ -14,6 +14,7 @@ from engine.api.protocol import CompletionRequest
 from engine.async_llm import AsyncLLM
 from engine.config import EngineConfig, SamplingParams
 from engine.input_processor import TOKENIZING, Submission
+from engine.moment import Moment as SavedEngine
 from engine.records import TYPE_OF_FACTS, Event, Patch, Record
 from lessons.expressions import Expression, Scope
 from lessons.faults import FAULTS
@@ -22,17 +23,20 @@ from lessons.runs import Piece, RequestSpec, Run, Until
 
 MAX_PHASES = 10_000
 
+Saved = dict[str, SavedEngine]  # by the name that a run gave it
+
 
 class StageError(RuntimeError):
     """The engine did not come to where the lesson wants it; the message says why."""
 
 
-def perform(llm: AsyncLLM, run: Run, scope: Scope, after: int) -> Moment:
+def perform(llm: AsyncLLM, run: Run, scope: Scope, after: int, saved: Saved) -> Moment:
     """Do what a step asks for; `after` is the last record that earlier steps have seen.
 
-    Raises ConfigError, RequestRefusedError or EngineError of the engine, and StageError.
+    `saved` has what was saved so far, and gets what this step saves. Raises ConfigError (so
+    MomentError), RequestRefusedError or EngineError of the engine, and StageError.
     """
-    begun = begin(llm, run, scope)
+    begun = begin(llm, run, scope, saved)
     for step, what in sorted(_later(run, scope), key=lambda each: each[0]):
         _step_to(llm, step)
         if isinstance(what, RequestSpec):
@@ -40,12 +44,20 @@ def perform(llm: AsyncLLM, run: Run, scope: Scope, after: int) -> Moment:
         else:
             llm.abort(what)
     until = run.until or run.wait
-    if until is None:
-        return begun
-    reached = reach(llm, until, scope, -1 if run.reset else after)
-    if run.compare_kv is None:
-        return reached
-    llm.compare_kv(run.compare_kv)
+    reached = begun
+    if until is not None:
+        reached = reach(llm, until, scope, -1 if run.begins_anew else after)
+    if run.compare_kv is not None:
+        llm.compare_kv(run.compare_kv)
+        reached = _now(llm)
+    if run.save is not None:
+        llm.finish_steps()
+        saved[run.save] = llm.take_moment()
+        reached = _now(llm)
+    return reached
+
+
+def _now(llm: AsyncLLM) -> Moment:
     return Moment.of(llm.trace, llm.trace.next_seq - 1)
 
 
@@ -60,14 +72,16 @@ def reach(llm: AsyncLLM, until: Until, scope: Scope, after: int) -> Moment:
     return Moment.of(llm.trace, _reach(llm, until, scope, after))
 
 
-def begin(llm: AsyncLLM, run: Run, scope: Scope) -> Moment:
+def begin(llm: AsyncLLM, run: Run, scope: Scope, saved: Saved) -> Moment:
     """Do all of it but let arrive what comes later, and run; raises what `perform` raises."""
     if run.reset:
         llm.reset(config_of(run, scope))
+    if run.restore is not None:
+        llm.restore(saved[run.restore])
     if run.fault is not None and (run.fault_when is None or run.fault_when.value(scope)):
         break_it(llm, run.fault)
     _send(llm, [spec for spec in run.send if spec.at is None], scope)
-    return Moment.of(llm.trace, llm.trace.next_seq - 1)
+    return _now(llm)
 
 
 def break_it(llm: AsyncLLM, fault: str) -> None:

@@ -180,6 +180,17 @@ def ends_at_its_length(llm: AsyncLLM, fault: str | None) -> bool:
     return bool(read(llm, "status('r0')") == "finished")
 
 
+def takes_off_what_was_given(llm: AsyncLLM, fault: str | None) -> bool:
+    drafts = {"method": "ngram", "num_speculative_tokens": 4}
+    begin(llm, fault, long_prefill_token_threshold=3, speculative_config=drafts)
+    send(llm, A + [1], tokens=20)
+    run(llm, 5)
+    send(llm, A + [1], tokens=4)  # it wants one token, and is padded
+    run(llm, 2)
+    assert llm.failed is None and read(llm, "hit_tokens('r1')") == 8
+    return bool(read(llm, "fact('request_scheduled', 'num_computed_tokens', 'r1')") == 9)
+
+
 def admits_who_waits(llm: AsyncLLM, fault: str | None) -> bool:
     begin(llm, fault)
     send(llm, A + [1])
@@ -204,6 +215,7 @@ KEEPS: dict[str, Callable[[AsyncLLM, str | None], bool]] = {
     "ignores-priority": serves_the_urgent_first,
     "frees-first-first": frees_the_last_first,
     "pads-to-largest": pads_to_the_smallest,
+    "rejects-more-than-given": takes_off_what_was_given,
 }
 
 

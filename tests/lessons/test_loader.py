@@ -8,6 +8,7 @@ import pytest
 
 from lessons.loader import LessonError, lesson_files, load, load_each, same_place
 from lessons.rules import KINDS
+from lessons.variants import draw
 from tests.lessons.small import SMALL, small, write
 
 
@@ -44,6 +45,7 @@ def test_the_projects_own_lessons_are_read() -> None:
         ("kind: number", "kind: numbr", "- id: blocks", "there is no kind `numbr`"),
         ("from: 9, to: 11", "from: 12, to: 11", "from: 12", "swap them"),
         ("reset: true", "reset: false", "run:", "add reset: true"),
+        ("minutes: 1", "minutes: 1\noff: 1", "off: 1", "there is no field `off`"),
         ("title: Second", "title: Sec: ond", "Sec: ond", "needs quotes"),
         ("title: Second", "title: Second\n    title: Two", "title: Two", "stands here twice"),
         ("id: second", "id: first", "id: first", "`first` has no text"),
@@ -75,6 +77,15 @@ def test_what_is_wrong_is_said_with_its_line(
     assert matching, str(caught.value)
     assert line in {problem.line for problem in matching}, str(caught.value)
     assert str(matching[0]).startswith(f"{tmp_path / 'small.md'}:")
+
+
+def test_on_and_off_are_words_and_true_and_false_are_not(tmp_path: Path) -> None:
+    words = "size: {choose: [on, off, yes, No]}"
+    lesson = small(tmp_path, "size: {choose: [4]}", f"{words}\n  on: {{choose: [1]}}")
+    assert draw(lesson, 1).keys() == {"size", "on", "prompt"}
+    assert {str(draw(lesson, seed)["size"]) for seed in range(40)} == {"on", "off", "yes", "No"}
+    run = small(tmp_path, "num_gpu_blocks: 16", "enable_prefix_caching: false").steps[1].run
+    assert run is not None and run.config["enable_prefix_caching"] is False
 
 
 def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:

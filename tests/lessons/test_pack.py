@@ -14,7 +14,8 @@ from engine.engine_thread import EngineThread
 from engine.model_loader import load_model
 from lessons import pack
 from lessons.__main__ import main
-from lessons.loader import lesson_files, load_each
+from lessons.loader import lesson_files, load, load_each
+from tests.lessons.small import SMALL, write
 
 NAMES = ["Ada", "", " ada ", "Grace Hopper"]
 
@@ -59,6 +60,21 @@ def test_a_pack_is_proved_and_what_does_not_come_out_is_named(
     assert all(one.endswith("the engine answers otherwise here") for one in found[1:])
     read.lessons[0].text = text.replace("kind: lab", "kind: lap")
     assert "kind" in pack.problems(read, tmp_path, llm)[0]
+
+
+def test_an_answer_is_that_of_its_own_step_however_far_the_engine_went_on(
+    llm: AsyncLLM, tmp_path: Path
+) -> None:
+    text = SMALL.replace("answer: blocks('r0')", "answer: known_tokens('r0')")
+    text = text.replace("---\n## first", "  - id: third\n    title: Third\n---\n## first")
+    text += "\n## third\nIt ends."
+    on = text.replace(
+        "title: Third", "title: Third\n    run: {until: {event: request_finished, request: r0}}"
+    )
+    stays, goes_on = (load(write(tmp_path, each)) for each in (text, on))
+    assert pack.answers_of(goes_on, 1, llm) == pack.answers_of(stays, 1, llm)
+    at_the_end = load(write(tmp_path, on.replace("known_tokens('r0')", "known_tokens('r0') + 3")))
+    assert pack.answers_of(at_the_end, 1, llm) != pack.answers_of(stays, 1, llm)
 
 
 def change(made: pack.Pack, **more: Any) -> bytes:

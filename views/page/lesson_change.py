@@ -37,13 +37,20 @@ def _knob(key: str, name: str, knob: Knob, value: int | str) -> None:
 
 def button(player: Player, llm: AsyncLLM, asked: Asked, bringing: threading.Lock) -> None:
     """Draw what runs the engine under them; `bringing` is held meanwhile."""
-    st.caption("Each try resets your engine and runs the same requests again.")
+    st.caption(_begins(asked))
     st.form_submit_button(
         "Run with these",
         icon=":material/play_arrow:",
         on_click=_run,
         args=(player, llm, asked, bringing),
     )
+
+
+def _begins(asked: Asked) -> str:
+    assert isinstance(asked.question, ChangeQuestion)
+    if asked.question.run.restore is not None:
+        return "Each try brings your engine back to the saved moment and goes on from there."
+    return "Each try resets your engine and runs the same requests again."
 
 
 def trouble(player: Player, asked: Asked) -> str:

@@ -90,6 +90,12 @@ def announcement(player: Player, llm: AsyncLLM) -> str:
     if resets:
         begun = player.lesson.steps[resets[-1]].run
         assert begun is not None
+        if begun.restore is not None:
+            return (
+                ":material/history: **Next brings your engine back** to the moment that was saved "
+                f"in the step *{plain(_saved_in(player.lesson, begun.restore))}*: its requests and "
+                "log end, and it goes on from there."
+            )
         return (
             ":material/restart_alt: **Next resets your engine**: its requests and log end, and it "
             f"begins anew with {_settings(player, begun)}."
@@ -97,6 +103,10 @@ def announcement(player: Player, llm: AsyncLLM) -> str:
     if not missing or until is None:
         return ""
     return f"Next runs your engine {lesson_wait.described(until)}."
+
+
+def _saved_in(lesson: Lesson, name: str) -> str:
+    return next(step.title for step in lesson.steps if step.run and step.run.save == name)
 
 
 def _settings(player: Player, run: Run) -> str:
