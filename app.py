@@ -16,7 +16,7 @@ from engine.api.serve import lifespan_of, serve
 from engine.api.server import routes
 from engine.sessions import registry
 from engine.terminal import escape_all_of
-from lessons.classroom.school import name_behind, school
+from lessons.classroom.school import attend
 from views.architecture import load_document, start_document
 from views.page import document_watch
 from views.page.server_config import content_security_policy, use_project_settings, warn_only
@@ -29,8 +29,7 @@ if __name__ == "__main__":
     warn_only()
 
 sessions = registry()
-school()  # bring its database up to date before anybody comes
-sessions.audience.look_up = name_behind
+attend(sessions.audience)
 sessions.document = load_document(start_document()).title  # for the headers of all logs
 
 app = st.App(

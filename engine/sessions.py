@@ -79,12 +79,18 @@ class Session:
     last_seen: float
     config: EngineConfig = field(default_factory=EngineConfig)
     engine: AsyncLLM | None = None
-    directs: bool = False  # it has none of its own: it commands the shared one
+    # It has none of its own: it commands the shared one, and is nobody's key once it may not.
+    directs_while: Callable[[], bool] | None = None
     making: threading.Lock = field(default_factory=threading.Lock)  # held while it gets an engine
     is_making: bool = False  # it has a place among the engines already
     asleep: Future[Asleep | None] | None = None  # its last engine was put to rest; as what
     notice: str = ""  # what to tell of that, until the next command
     notice_of: tuple[str, int] | None = None  # the log that it is about, and how long it was
+
+    @property
+    def is_good(self) -> bool:
+        """Whether its key opens anything."""
+        return self.directs_while is None or self.directs_while()
 
     @property
     def has_place(self) -> bool:
@@ -144,16 +150,17 @@ class Sessions:
 
     # -- sessions -------------------------------------------------------------------------------
 
-    def create(self, directs: bool = False) -> str:
+    def create(self, directs_while: Callable[[], bool] | None = None) -> str:
         """A new session's key. Raises TooManySessions where no other may be forgotten for it.
 
-        `directs`: its engine is the shared one, which it may command.
+        With `directs_while` its engine is the shared one, which it may command as long as that
+        says so; it is asked with every use of the key.
         """
         key = "gb-" + secrets.token_urlsafe(24)
         with self._lock:
             if len(self._sessions) >= MAX_SESSIONS:
                 self._forget_one()
-            self._sessions[key] = Session(self._clock(), directs=directs)
+            self._sessions[key] = Session(self._clock(), directs_while=directs_while)
         return key
 
     def _forget_one(self) -> None:
@@ -175,24 +182,25 @@ class Sessions:
         if forgotten.asleep is not None:
             self._sleepers.forget(oldest, forgotten.asleep)
 
-    def knows(self, key: str) -> bool:
-        """Whether this is a session's key."""
-        return key in self._sessions
+    def _find(self, key: str) -> Session | None:
+        session = self._sessions.get(key)
+        return session if session is not None and session.is_good else None
 
-    def end_directing(self, key: str) -> None:
-        """A key that commands the shared engine is good no more."""
-        with self._lock:
-            session = self._sessions.get(key)
-            if session is not None and session.directs:
-                del self._sessions[key]
+    def knows(self, key: str) -> bool:
+        """Whether this is a session's key, and good."""
+        return self._find(key) is not None
+
+    def directs(self, key: str) -> bool:
+        """Whether this key commands the shared engine."""
+        session = self._find(key)
+        return session is not None and session.directs_while is not None
 
     def is_shared(self, key: str) -> bool:
         """Whether this key may send to the shared engine and watch it, and no more."""
         return key == SHARED_KEY or self.audience.name_of(key) is not None
 
     def _leads_to_shared(self, key: str) -> bool:
-        session = self._sessions.get(key)
-        return self.is_shared(key) if session is None else session.directs
+        return self.directs(key) or self.is_shared(key)
 
     def touch(self, key: str) -> None:
         """The session's tab is there."""
@@ -208,13 +216,13 @@ class Sessions:
         Raises ModelNotReady, TooManySessions, or ConfigError where no engine can be made.
         """
         with self._lock:
-            session = self._sessions.get(key)
+            session = self._find(key)
             if session is None:
                 return None
             self.touch(key)
             if session.engine is not None:
                 return session.engine
-        if session.directs:
+        if session.directs_while is not None:
             return self.shared()
         with session.making:
             if session.engine is not None:  # somebody else made it meanwhile

@@ -7,9 +7,9 @@ Box `client-req`, its other end. vLLM 0.26.0 has one engine, and one key for all
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from fastapi import APIRouter, Request
@@ -22,9 +22,36 @@ from engine.async_llm import AsyncLLM
 from engine.audience import KEY as NAMED_KEY
 from engine.sessions import SHARED_KEY, Sessions
 
-# Engines that are made or woken, each of which waits for its thread or the disk. Not the event
-# loop's own threads, which all other answers need.
-MAKING = ThreadPoolExecutor(8, "engine-maker")
+
+class Makers:
+    """Threads on which engines are made or woken, which waits for the engine thread or the disk.
+
+    Not the event loop's own ones, which all other answers need. However many ask for one engine
+    meanwhile, one thread at most is at it: the others are there for others' engines.
+    """
+
+    def __init__(self, threads: int):
+        self._pool = ThreadPoolExecutor(threads, "engine-maker")
+        self._lock = threading.Lock()
+        self._making: dict[tuple[Sessions, str], Future[AsyncLLM | None]] = {}
+
+    def make(self, sessions: Sessions, key: str) -> Future[AsyncLLM | None]:
+        """The engine behind a key that opens one, None where it does no more by then."""
+        name = sessions, (SHARED_KEY if sessions.is_shared(key) else key)
+        with self._lock:
+            if name not in self._making:
+                self._making[name] = self._pool.submit(self._make, *name)
+            return self._making[name]
+
+    def _make(self, sessions: Sessions, key: str) -> AsyncLLM | None:
+        try:
+            return sessions.shared() if key == SHARED_KEY else sessions.get(key)
+        finally:
+            with self._lock:
+                del self._making[sessions, key]
+
+
+MAKERS = Makers(8)
 
 
 class Access(NamedTuple):
@@ -121,8 +148,8 @@ async def engine_of(sessions: Sessions, key: str) -> AsyncLLM:
     check_key(sessions, key)
     engine = sessions.at_hand(key)
     if engine is None:
-        make = sessions.shared if sessions.is_shared(key) else partial(sessions.get, key)
-        engine = await asyncio.get_running_loop().run_in_executor(MAKING, make)
+        # Who waits no more takes it from nobody else.
+        engine = await asyncio.shield(asyncio.wrap_future(MAKERS.make(sessions, key)))
     if engine is None:
         raise unauthorized("this key is not good any more")
     return engine

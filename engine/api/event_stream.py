@@ -172,8 +172,13 @@ async def log_messages(
         return
     finally:
         making.cancel()
-    notice = partial(sessions.notice, key)
-    async for message in follow(engine, cursor, lambda: sessions.touch(key), notice):
+    notice, is_sessions = partial(sessions.notice, key), sessions.knows(key)
+
+    def sign_of_life() -> bool:
+        sessions.touch(key)
+        return sessions.knows(key) or not is_sessions
+
+    async for message in follow(engine, cursor, sign_of_life, notice):
         yield message
 
 
@@ -204,11 +209,13 @@ async def until_engine_is_made(
 async def follow(
     engine: AsyncLLM,
     cursor: Cursor,
-    sign_of_life: Callable[[], None],
+    sign_of_life: Callable[[], bool],
     notice: Callable[[], str | None] = lambda: None,
 ) -> AsyncIterator[dict[str, str]]:
     """`header` and `records` messages, as the engine writes its log.
 
+    Until the engine is closed, or the `sign_of_life` that an open stream gives tells that who reads
+    is nobody any more.
     What takes longer than a step is told beside that (`doing`), and null once it is over.
     Behind what was there at the beginning comes the `notice`, where there is one: it holds until
     more is written.
@@ -223,7 +230,7 @@ async def follow(
     unsubscribe = engine.subscribe(wake)
     noticed, teller = False, DoingTeller()
     try:
-        while not engine.closed:
+        while not engine.closed and sign_of_life():
             news.clear()  # before reading, so that what comes meanwhile is not missed
             if teller.has_news(engine.doing):
                 yield {"event": "doing", "data": teller.data}
@@ -241,7 +248,8 @@ async def follow(
             await asyncio.sleep(MESSAGE_GAP)
             if len(records) < RECORDS_A_MESSAGE:
                 await wait_for(news, sign_of_life)
-        yield {"event": "closed", "data": json.dumps({"text": "the engine was put to rest"})}
+        why = "the engine was put to rest" if engine.closed else "this key is good no more"
+        yield {"event": "closed", "data": json.dumps({"text": why})}
     finally:
         unsubscribe()
 
@@ -270,10 +278,9 @@ class DoingTeller:
         return encode(self._told and {**self._told._asdict(), "text": str(self._told)})
 
 
-async def wait_for(news: asyncio.Event, sign_of_life: Callable[[], None]) -> None:
+async def wait_for(news: asyncio.Event, sign_of_life: Callable[[], bool]) -> None:
     """Until there is news; an open stream shows meanwhile that its tab is there."""
-    while True:
-        sign_of_life()
+    while sign_of_life():
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(news.wait(), SIGN_OF_LIFE)
             return

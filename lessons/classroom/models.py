@@ -129,3 +129,14 @@ class LessonRule(Base):
     lesson: Mapped[str] = mapped_column(String(60), primary_key=True)
     is_open: Mapped[bool] = mapped_column(Boolean)
     due_at: Mapped[float | None] = mapped_column(Double)
+
+
+class EngineRules(Base):
+    """What the shared engine takes (`engine.audience.Rules`): one row, or none."""
+
+    __tablename__ = "engine_rules"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    open_to: Mapped[str] = mapped_column(String(20))
+    most_requests: Mapped[int] = mapped_column(Integer)
+    most_tokens: Mapped[int] = mapped_column(Integer)

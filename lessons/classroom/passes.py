@@ -35,13 +35,21 @@ class Passes:
 
     def is_good(self, shown: str) -> bool:
         """Whether this is a pass, given and neither too old nor taken back."""
-        with self._lock:
-            return self._until.get(_digest(shown), 0.0) > self._clock()
+        return self._is_good(_digest(shown))
+
+    def while_good(self, shown: str) -> Callable[[], bool]:
+        """What tells from now on whether it still is; it does not hold the pass itself."""
+        digest = _digest(shown)
+        return lambda: self._is_good(digest)
 
     def take_back(self, shown: str) -> None:
         """It is good no more."""
         with self._lock:
             self._until.pop(_digest(shown), None)
+
+    def _is_good(self, digest: str) -> bool:
+        with self._lock:
+            return self._until.get(digest, 0.0) > self._clock()
 
 
 def _digest(shown: str) -> str:

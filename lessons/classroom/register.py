@@ -10,19 +10,21 @@ import hashlib
 import secrets
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
+from engine.audience import OpenTo, Rules
 from lessons.classroom.database import Database
-from lessons.classroom.models import Classroom, Learner, LessonRule
+from lessons.classroom.models import Classroom, EngineRules, Learner, LessonRule
 from lessons.classroom.names import clean_code, clean_name, new_code, numbered, sort_name
 
 MOST_LEARNERS = 500  # of a class
 MOST_CLASSES = 200
 SECRET = "gbl-"  # what every learner's secret begins with
 SEEN_SECONDS = 20.0  # between two notes that somebody is there
+_ONLY = 1  # of a table with one row
 
 
 class RegisterError(ValueError):
@@ -218,6 +220,19 @@ class Register:
         """Open or close a lesson for a class, and say when it is due."""
         with self.database.writing() as session:
             session.merge(LessonRule(class_id=class_id, lesson=lesson, **rule._asdict()))
+
+    def engine_rules(self) -> Rules:
+        """What the shared engine takes; it is the server's, and so are these."""
+        with self.database.reading() as session:
+            row = session.get(EngineRules, _ONLY)
+            if row is None:
+                return Rules()
+            return Rules(cast(OpenTo, row.open_to), row.most_requests, row.most_tokens)
+
+    def set_engine_rules(self, rules: Rules) -> None:
+        """Keep what the shared engine is to take."""
+        with self.database.writing() as session:
+            session.merge(EngineRules(id=_ONLY, **rules._asdict()))
 
 
 def _free(name: str, taken: set[str]) -> bool:

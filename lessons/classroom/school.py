@@ -11,12 +11,12 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from engine.audience import KEY
+from engine.audience import KEY, Audience
 from lessons.classroom.attempts import Attempts
 from lessons.classroom.database import Database, DatabaseError, database_url
 from lessons.classroom.passes import Passes
@@ -43,8 +43,7 @@ class School:
         self.attempts = Attempts(database, self.register.clock)
         self.seal_key = hmac.digest(secret.encode(), b"glassbox: a learner's work", "sha256")
         self.passes = Passes()
-        self.floor: int | None = None  # the class that may send to the shared engine by name
-        self.director = ""  # the key of who commands that engine, where there is one
+        self._floor: tuple[int, Callable[[], bool]] | None = None  # a class, for so long
         self._key_key = hmac.digest(secret.encode(), b"glassbox: keys of the engine", "sha256")
         self._secret = hashlib.sha256(secret.encode()).digest()
         # Wrong secrets a minute. Behind a proxy all come from one address.
@@ -75,13 +74,35 @@ class School:
         self._joins.forgive(who)
         return joined
 
+    @property
+    def floor(self) -> int | None:
+        """The class that may send to the shared engine by name."""
+        given = self._floor
+        return given[0] if given is not None and given[1]() else None
+
+    def give_floor(self, class_id: int, shown: str) -> None:
+        """It is this class's as long as the pass is good that the teacher has shown."""
+        self._floor = class_id, self.passes.while_good(shown)
+
+    def take_floor(self) -> None:
+        """It is nobody's."""
+        self._floor = None
+
+    def directing(self, shown: str) -> Callable[[], bool]:
+        """What tells whether who has shown this pass may command the shared engine.
+
+        As long as the pass is good, and some class has the floor.
+        """
+        is_good = self.passes.while_good(shown)
+        return lambda: is_good() and self.floor is not None
+
     def delete_class(self, class_id: int) -> None:
         """`Register.delete_class`; the floor is nobody's where it was theirs.
 
         (The next class may get the number of a deleted one.)
         """
         if self.floor == class_id:
-            self.floor = None
+            self.take_floor()
         self.register.delete_class(class_id)
 
     def engine_key(self, learner: LearnerInfo) -> str:
@@ -95,10 +116,11 @@ class School:
     def name_behind(self, key: str) -> str | None:
         """Who has this key; None where nobody has, or their class has not the floor."""
         number = key.removeprefix(KEY).partition("-")[0]
-        if self.floor is None or not (number.isascii() and number.isdigit() and len(number) < 10):
+        floor = self.floor
+        if floor is None or not (number.isascii() and number.isdigit() and len(number) < 10):
             return None
         found = self.register.named(int(number))
-        if found is None or found[0].class_id != self.floor:
+        if found is None or found[0].class_id != floor:
             return None
         right = self._engine_key(*found).encode()
         return found[0].name if hmac.compare_digest(key.encode(), right) else None
@@ -108,8 +130,18 @@ class School:
         return f"{KEY}{learner.id}-{proof}"
 
 
+def attend(audience: Audience) -> None:
+    """Have the shared engine know the server's class: whose a key is, and the rules that are kept.
+
+    Opens the register, so that its database is up to date before anybody comes.
+    """
+    audience.look_up = name_behind
+    _opened.audience = audience
+    school()
+
+
 def name_behind(key: str) -> str | None:
-    """`School.name_behind`, where the server has a class; for the shared engine's audience."""
+    """`School.name_behind`, where the server has a class."""
     found = school()
     try:
         return None if found is None else found.name_behind(key)
@@ -160,6 +192,7 @@ class _Opened:
         self.school: School | None = None
         self.trouble = ""
         self.tried_at = 0.0
+        self.audience: Audience | None = None  # of the engine whose rules the register keeps
 
     def get(self) -> School | None:
         with self.lock:
@@ -168,11 +201,20 @@ class _Opened:
                 return self.school
             self.tried_at = time.monotonic()
             try:
-                self.school, self.trouble, self.done = open_school(), "", True
+                self.school, self.trouble, self.done = self._open(), "", True
             except SchoolError as error:
                 self.trouble = str(error)
                 log.warning("there is no class on this server: %s", error)
             return self.school
+
+    def _open(self) -> School | None:
+        found = open_school()
+        if found is not None and self.audience is not None:
+            try:
+                self.audience.rules = found.register.engine_rules()
+            except SQLAlchemyError:
+                raise SchoolError("the register was opened, and cannot be read") from None
+        return found
 
 
 _opened = _Opened()

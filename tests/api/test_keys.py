@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 
+from engine.api import access
 from engine.api.guard import HideSecrets
+from engine.async_llm import AsyncLLM
 from tests.api.live_server import Events, Server
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 BODY = {"prompt": "hello", "max_tokens": 3, "ignore_eos": True}
 
@@ -120,11 +122,59 @@ def test_who_has_an_engine_waits_for_nobody_elses(
 ) -> None:
     """All threads that make engines are held."""
     key, _ = server.session()
-    go_on = threading.Event()
-    with ThreadPoolExecutor(1) as makers, server.client(key) as client:
-        monkeypatch.setattr("engine.api.access.MAKING", makers)
-        makers.submit(go_on.wait)
+    makers, go_on = access.Makers(1), threading.Event()
+    monkeypatch.setattr(access, "MAKERS", makers)
+    with server.client(key) as client:
+        makers._pool.submit(go_on.wait)
         try:
             assert client.post("/api/engine/step").status_code == 200
         finally:
             go_on.set()
+
+
+def test_one_session_that_is_slow_to_begin_takes_one_thread_however_many_wait_for_it(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions = server.sessions
+    slow, other, asked, go_on = sessions.create(), sessions.create(), [], threading.Event()
+    get = sessions.get
+
+    def get_slowly(key: str) -> AsyncLLM | None:
+        if key == slow:
+            asked.append(key)
+            assert go_on.wait(PATIENCE_S)
+        return get(key)
+
+    makers = access.Makers(2)
+    monkeypatch.setattr(sessions, "get", get_slowly)
+    waiting = [makers.make(sessions, slow) for _ in range(6)]
+    try:
+        assert len(set(waiting)) == 1
+        made = makers.make(sessions, other).result(PATIENCE_S)
+        assert made is not None and made is get(other)
+        assert not waiting[0].done()
+    finally:
+        go_on.set()
+    assert waiting[0].result(PATIENCE_S) is get(slow)
+    assert asked == [slow]
+    assert makers.make(sessions, other).result(PATIENCE_S) is made
+
+
+def test_who_waits_for_an_engine_and_goes_takes_it_from_nobody_else(server: Server) -> None:
+    key, go_on = server.sessions.create(), threading.Event()
+    makers = access.Makers(1)
+    makers._pool.submit(go_on.wait)
+
+    async def ask() -> AsyncLLM:
+        first, second = (
+            asyncio.ensure_future(access.engine_of(server.sessions, key)) for _ in "ab"
+        )
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        go_on.set()
+        return await second
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(access, "MAKERS", makers)
+        assert asyncio.run(ask()) is server.sessions.get(key)

@@ -12,7 +12,7 @@ from openai import BadRequestError, OpenAI, PermissionDeniedError, RateLimitErro
 from engine.audience import Rules
 from engine.model_loader import load_model
 from engine.sessions import Sessions
-from tests.api.live_server import Server, serving
+from tests.api.live_server import Events, Server, serving
 from tests.waiting import PATIENCE_S, wait_until
 
 HOSTILE = "=<img src=x onerror=alert(1)>"
@@ -146,7 +146,8 @@ def test_who_directs_it_commands_it_and_its_tab_takes_no_place_of_an_engine(
     shared: Server,
 ) -> None:
     sessions = shared.sessions
-    key, before = sessions.create(directs=True), sessions.num_engines()
+    teachers: list[str] = ["here"]
+    key, before = sessions.create(lambda: bool(teachers)), sessions.num_engines()
     with shared.client(key) as client:
         told = client.get("/api/session").json()
         assert told["trace_id"] == sessions.shared().trace.header.trace_id  # type: ignore[union-attr]
@@ -158,7 +159,27 @@ def test_who_directs_it_commands_it_and_its_tab_takes_no_place_of_an_engine(
     assert sessions.num_engines() == before
     sessions.sweep()
     assert sessions.shared().failed is None  # type: ignore[union-attr]
-    sessions.end_directing(key)
-    own = sessions.create()
-    sessions.end_directing(own)
-    assert [sessions.knows(each) for each in (key, own)] == [False, True]
+    assert sessions.directs(key)
+    teachers.clear()
+    assert not sessions.directs(key) and not sessions.knows(key)
+    assert sessions.get(key) is sessions.at_hand(key) is sessions.existing(key) is None
+    with shared.client(key) as client:
+        for call in (client.get("/api/session"), client.post("/api/engine/pause")):
+            assert call.status_code == 401
+    assert sessions.shared().mode == "running"  # type: ignore[union-attr]
+
+
+def test_a_stream_of_who_directs_ends_once_they_do_no_more(
+    shared: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.api.event_stream.SIGN_OF_LIFE", 0.05)
+    teachers: list[str] = ["here"]
+    key = shared.sessions.create(lambda: bool(teachers))
+    with shared.client(key) as client, client.stream("GET", "/api/events") as answer:
+        events = Events(answer)
+        assert events.next()[0] == "header"
+        teachers.clear()
+        said = [events.next()]
+        while said[-1][0] != "closed":
+            said.append(events.next())
+        assert said[-1][2] == {"text": "this key is good no more"}

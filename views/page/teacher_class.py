@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,9 +26,9 @@ from lessons.questions import BoxQuestion, ChoiceQuestion, NumberQuestion
 from views.page import lesson_catalogue
 from views.page.class_desk import local_time, local_zone
 from views.page.class_place import isolated
+from views.page.teacher_door import for_teacher, looked_up_every
 from views.page.words import plain
 
-ForTeacher = Callable[..., None]
 _EVERY_SECONDS = 5.0
 
 
@@ -44,7 +44,7 @@ def all_lessons() -> dict[str, Lesson]:
     return {lesson.id: lesson for lesson in lesson_catalogue.readable()}
 
 
-@st.fragment(run_every=_EVERY_SECONDS)
+@looked_up_every(_EVERY_SECONDS)
 def roster(found: School, room: ClassInfo) -> None:
     """Draw who is in the class, how far they are, and who may need help."""
     database, now = found.register.database, time.time()
@@ -111,7 +111,7 @@ def _ago(now: float, at: float) -> str:
     return f"{minutes} minutes ago" if minutes < 60 else local_time(at)
 
 
-@st.fragment(run_every=_EVERY_SECONDS)
+@looked_up_every(_EVERY_SECONDS)
 def questions_of(found: School, room: ClassInfo) -> None:
     """Draw each question's outcome and the commonest wrong answers."""
     work = work_of(found.register.database, room.id)
@@ -164,7 +164,7 @@ def _wrong(one: Wrong) -> str:
     return plain(one.example)
 
 
-def lessons_of(found: School, room: ClassInfo, for_teacher: ForTeacher) -> None:
+def lessons_of(found: School, room: ClassInfo) -> None:
     """Draw which lessons are open and when they are due, to be changed."""
     rules = found.register.rules(room.id)
     st.markdown("A closed lesson takes no answers. After it is due it takes them, marked as late.")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import streamlit as st
 
 from lessons.classroom.export import MOST_BYTES, WorkError, as_csv, as_json, read_work
@@ -12,20 +10,21 @@ from lessons.classroom.school import School
 from lessons.classroom.standing import work_of
 from views.page.class_place import isolated
 from views.page.teacher_class import table
+from views.page.teacher_door import for_teacher
 from views.page.words import plain, sentence
 
 _NEW_CODE = "gb-teacher-new-code"
 _MOST_ROWS = 200
 
 
-def data(found: School, room: ClassInfo, for_teacher: Callable[..., None]) -> None:
+def data(found: School, room: ClassInfo) -> None:
     """Draw what can be taken out, read, and deleted."""
     learners = found.register.learners(room.id)
     _exports(found, room, learners)
     _read_back(found)
     st.subheader("A learner", anchor=False)
     if learners:
-        _learner(found, learners, for_teacher)
+        _learner(found, learners)
     else:
         st.markdown("Nobody has joined yet.")
     st.subheader("The class", anchor=False)
@@ -112,7 +111,7 @@ def _read_back(found: School) -> None:
     st.caption(f"{len(work.attempts)} answers, {points} points in right ones. {left} not shown.")
 
 
-def _learner(found: School, learners: list[LearnerInfo], for_teacher: Callable[..., None]) -> None:
+def _learner(found: School, learners: list[LearnerInfo]) -> None:
     names = {learner.id: learner.name for learner in learners}
     chosen = st.selectbox(
         "Learner", list(names), key="gb-teacher-learner", format_func=names.__getitem__

@@ -6,8 +6,6 @@ own, with transport, settings and composer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import streamlit as st
 
 from engine.async_llm import AsyncLLM, Sent
@@ -15,33 +13,35 @@ from engine.audience import NAMED, OpenTo, Rules
 from engine.sessions import SHARED_KEY, registry
 from lessons.classroom.register import ClassInfo
 from lessons.classroom.school import School
+from views.page import teacher_door
 from views.page.bootstrap import bootstrap
 from views.page.class_place import isolated
 from views.page.teacher_class import table
+from views.page.teacher_door import for_teacher, looked_up_every
 from views.page.words import plain
 
 _EVERY_SECONDS = 2.0
+_KEY = "gb-teacher-director"
 _MOST_ROWS, _LONGEST_PROMPT = 100, 60
 _OPEN_TO: dict[OpenTo, str] = {
     "everybody": "Everybody, with or without a name",
     "class": "The class alone",
     "nobody": "Nobody",
 }
-ForTeacher = Callable[..., None]
 
 
-def engine_of(found: School, room: ClassInfo, for_teacher: ForTeacher) -> None:
+def engine_of(found: School, room: ClassInfo) -> None:
     """Draw the shared engine's rules and its requests."""
     if not registry().shared_enabled:
         st.info("This server's shared engine is turned off (GLASSBOX_SHARED_ENGINE=0).")
         return
-    _floor(found, room, for_teacher)
+    _floor(found, room)
     _map(found)
-    _rules(for_teacher)
-    _requests(for_teacher)
+    _rules(found)
+    _requests()
 
 
-def _floor(found: School, room: ClassInfo, for_teacher: ForTeacher) -> None:
+def _floor(found: School, room: ClassInfo) -> None:
     has = found.floor == room.id
     st.markdown(
         "One engine for all: learners of the class that has the floor send requests into it from "
@@ -52,25 +52,21 @@ def _floor(found: School, room: ClassInfo, for_teacher: ForTeacher) -> None:
         key="gb-teacher-floor",
         type="secondary" if has else "primary",
         on_click=for_teacher,
-        args=(_give_floor, found, None if has else room.id),
+        args=(found.take_floor,) if has else (found.give_floor, room.id, teacher_door.shown()),
     )
-
-
-def _give_floor(found: School, room_id: int | None) -> None:
-    found.floor = room_id
 
 
 def _map(found: School) -> None:
     """Draw what opens the map for who directs the engine."""
     if found.floor is None:
         return
-    if not registry().knows(found.director):
-        found.director = registry().create(directs=True)
+    if not registry().knows(st.session_state.get(_KEY, "")):
+        st.session_state[_KEY] = registry().create(found.directing(teacher_door.shown()))
     component = st.components.v2.component("direct", js=bootstrap("page/direct.js"))
-    component(key="gb-teacher-direct", data={"key": found.director}, height="content")
+    component(key="gb-teacher-direct", data={"key": st.session_state[_KEY]}, height="content")
 
 
-def _rules(for_teacher: ForTeacher) -> None:
+def _rules(found: School) -> None:
     rules = registry().audience.rules
     with st.form("gb-teacher-rules"):
         names = list(_OPEN_TO)
@@ -97,22 +93,24 @@ def _rules(for_teacher: ForTeacher) -> None:
                 rules.most_tokens,
                 key="gb-rules-tokens",
             )
-        st.form_submit_button("Set", on_click=for_teacher, args=(_set_rules,))
+        st.form_submit_button("Set", on_click=for_teacher, args=(_set_rules, found))
     st.caption(
         f"In force: {_OPEN_TO[rules.open_to].lower()}; requests of a sender at once: "
         f"{rules.most_requests or 'any'}; tokens of a request: {rules.most_tokens or 'any'}."
     )
 
 
-def _set_rules() -> None:
+def _set_rules(found: School) -> None:
     state = st.session_state
-    registry().audience.rules = Rules(
+    rules = Rules(
         state["gb-rules-open"], int(state["gb-rules-requests"]), int(state["gb-rules-tokens"])
     )
+    found.register.set_engine_rules(rules)
+    registry().audience.rules = rules
 
 
-@st.fragment(run_every=_EVERY_SECONDS)
-def _requests(for_teacher: ForTeacher) -> None:
+@looked_up_every(_EVERY_SECONDS)
+def _requests() -> None:
     llm = registry().existing(SHARED_KEY)
     if llm is None or llm.failed is not None:
         st.info("The shared engine begins with its first request, or when its map is opened.")

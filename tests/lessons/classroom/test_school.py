@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.audience import Audience, Rules
+from lessons.classroom import school as school_module
 from lessons.classroom.register import RegisterError
 from lessons.classroom.school import School, SchoolError, open_school, teacher_secret
 
@@ -82,7 +84,7 @@ def test_a_key_of_the_shared_engine_is_one_learners_while_their_class_has_the_fl
     key = school.engine_key(ada.learner)
     assert ada.secret not in key
     assert school.name_behind(key) is None  # nobody has the floor
-    school.floor = rooms[0].id
+    school.give_floor(rooms[0].id, school.passes.give())
     assert school.name_behind(key) == "A"
     assert school.name_behind(school.engine_key(bob.learner)) is None
     other = school.join(rooms[0].code, "C", None, "x").learner
@@ -99,7 +101,7 @@ def test_a_key_of_the_shared_engine_is_one_learners_while_their_class_has_the_fl
 
 def test_a_class_that_is_deleted_leaves_the_floor_to_nobody(school: School) -> None:
     rooms = [school.register.begin_class(title) for title in ("A class", "B class")]
-    school.floor = rooms[1].id
+    school.give_floor(rooms[1].id, school.passes.give())
     school.delete_class(rooms[0].id)
     assert school.floor == rooms[1].id
     school.delete_class(rooms[1].id)
@@ -111,8 +113,43 @@ def test_without_the_floor_the_register_is_not_asked_whose_key_it_is(
 ) -> None:
     asked: list[int] = []
     monkeypatch.setattr(school.register, "named", asked.append)
-    for floor in (None, 1):
-        school.floor = floor
+    for has_floor in (False, True):
+        if has_floor:
+            school.give_floor(1, school.passes.give())
         for key in ("gb-class-1-x", "gb-class-9999999999-x"):  # the second fits no database
             assert school.name_behind(key) is None
     assert asked == [1]
+
+
+def test_floor_and_command_of_the_engine_end_with_the_pass_that_they_were_given_for(
+    school: School,
+) -> None:
+    first, second = school.passes.give(), school.passes.give()
+    directs, other = school.directing(first), school.directing(second)
+    assert not directs()  # nobody has the floor
+    school.give_floor(1, first)
+    assert school.floor == 1 and directs() and other()
+    school.passes.take_back(second)
+    assert school.floor == 1 and directs() and not other()
+    school.passes.take_back(first)
+    assert school.floor is None and not directs()
+    school.give_floor(1, school.passes.give())
+    assert school.floor == 1 and not directs()  # a pass that has ended stays that
+    school.give_floor(1, "no pass")
+    assert school.floor is None
+
+
+def test_what_the_shared_engine_takes_is_kept_over_a_restart(
+    school: School, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = Rules("class", 2, 300)
+    assert school.register.engine_rules() == Rules()
+    for each in (Rules("nobody"), rules):
+        school.register.set_engine_rules(each)
+    for name, value in settings(tmp_path, GLASSBOX_TEACHER_SECRET=SECRET).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(school_module, "_opened", school_module._Opened())
+    audience = Audience()
+    school_module.attend(audience)
+    assert audience.rules == rules
+    assert audience.look_up == school_module.name_behind

@@ -330,6 +330,18 @@ def test_connect_offers_the_shared_engine_only_where_there_is_one(server: Server
     assert "shared engine" not in said() and "this server takes no requests" in said()
 
 
+def test_connect_does_not_show_the_key_that_commands_the_shared_engine(server: Server) -> None:
+    def all_text() -> str:
+        page = open_page()
+        return "\n".join([words(page), *(each.value for each in page.code)])
+
+    assert str(server.key) in all_text()
+    server.key = server.sessions.create(lambda: True)
+    found = all_text()
+    assert server.key not in found
+    assert "This tab's key commands the class's engine" in found and "Bearer EMPTY" in found
+
+
 def test_a_priority_can_be_given_where_it_has_an_effect(server: Server) -> None:
     page = open_page()
     assert number(page, "composer", "priority").disabled

@@ -1,0 +1,133 @@
+"""The teacher's page without a browser: its door, and what is drawn and kept behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from engine import sessions
+from engine.audience import Rules
+from engine.model_loader import load_model
+from engine.sessions import Sessions
+from lessons.classroom import school as school_module
+from lessons.classroom.school import School, open_school
+from tests.views.page.test_script import PAGE, click, settled, words
+from tests.waiting import PATIENCE_S
+from views.page import teacher_door, teacher_engine
+
+SECRET = "correct horse"
+
+
+class Door:
+    """What this tab's browser keeps; the page's own part of that is Streamlit's."""
+
+    def __init__(self) -> None:
+        self.shown = ""
+
+    def keep(self, secret: str | None) -> None:
+        self.shown = secret or ""
+
+    def now(self) -> str:
+        return self.shown
+
+    told = now
+
+    def for_browser(self) -> dict[str, Any]:
+        return {}
+
+
+@pytest.fixture
+def school(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> School:
+    found = open_school({"GLASSBOX_TEACHER_SECRET": SECRET, "GLASSBOX_DATA": str(tmp_path)})
+    assert found is not None
+    opened = school_module._Opened()
+    opened.school, opened.done = found, True
+    monkeypatch.setattr(school_module, "_opened", opened)
+    monkeypatch.setattr(teacher_door, "_pass", Door())
+    return found
+
+
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sessions]:
+    made = Sessions(lambda report: load_model("tiny-random"))
+    monkeypatch.setattr(sessions, "_registry", made)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def page(school: School, engines: Sessions) -> AppTest:
+    """Behind the door, with a class."""
+    school.register.begin_class("Systems")
+    at = AppTest.from_file(PAGE, default_timeout=PATIENCE_S)
+    at.query_params["page"] = "teacher"
+    return enter(settled(at.run()), SECRET)
+
+
+def enter(at: AppTest, secret: str) -> AppTest:
+    at.text_input(key="gb-teacher-secret").set_value(secret)
+    (button,) = [each for each in at.button if each.label == "Open"]
+    return settled(button.click().run())
+
+
+def is_inside(at: AppTest) -> bool:
+    return any(each.label == "Log out" for each in at.button)
+
+
+def test_a_pass_opens_the_page_and_with_it_ends_all_that_it_gave(
+    page: AppTest, school: School, engines: Sessions
+) -> None:
+    assert is_inside(page)
+    click(page, "gb-teacher-floor")
+    key = page.session_state[teacher_engine._KEY]
+    assert school.floor == 1 and engines.directs(key)
+    settled(page.run())
+    assert page.session_state[teacher_engine._KEY] == key  # one for a pass
+    click(page, "gb-teacher-out")
+    assert not is_inside(page) and "fills the code in" not in words(page)
+    assert school.floor is None and not engines.knows(key)
+    enter(page, "wrong")
+    assert "That is not the teacher's secret." in words(page) and not is_inside(page)
+    enter(page, SECRET)
+    click(page, "gb-teacher-floor")
+    assert page.session_state[teacher_engine._KEY] != key
+
+
+def test_a_button_of_a_pass_that_has_ended_does_nothing(page: AppTest, school: School) -> None:
+    school.passes.take_back(teacher_door.shown())
+    click(page, "gb-teacher-floor")
+    assert school.floor is None and not is_inside(page)
+
+
+def test_what_is_looked_up_anew_asks_for_the_pass_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn: list[str] = []
+    monkeypatch.setattr(
+        teacher_door,
+        "st",
+        SimpleNamespace(
+            fragment=lambda run_every: lambda draw: draw, rerun=lambda: drawn.append("the page")
+        ),
+    )
+    again = teacher_door.looked_up_every(1.0)(lambda: drawn.append("names"))
+    for is_in in (True, False):
+        monkeypatch.setattr(teacher_door, "is_in", lambda answer=is_in: answer)
+        again()
+    assert drawn == ["names", "the page"]
+
+
+def test_the_shared_engines_rules_are_in_force_and_kept(
+    page: AppTest, school: School, engines: Sessions
+) -> None:
+    page.radio(key="gb-rules-open").set_value("class")
+    page.number_input(key="gb-rules-requests").set_value(2)
+    (button,) = [each for each in page.button if each.form_id == "gb-teacher-rules"]
+    settled(button.click().run())
+    assert engines.audience.rules == school.register.engine_rules() == Rules("class", 2, 0)
+    assert "In force: the class alone; requests of a sender at once: 2" in words(page)
