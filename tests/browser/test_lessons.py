@@ -261,7 +261,7 @@ def test_lessons_can_be_read_by_everybody(browser: Browser, server_url: str, sch
     assert faults == []
 
 
-def test_on_a_phone_a_lesson_lies_over_the_page_and_can_be_closed(
+def test_on_a_phone_a_lesson_stands_above_what_it_lights_and_can_be_closed(
     browser: Browser, server_url: str
 ) -> None:
     context = browser.new_context(viewport={"width": 390, "height": 844})
@@ -273,8 +273,23 @@ def test_on_a_phone_a_lesson_lies_over_the_page_and_can_be_closed(
     learner.next("The front end")
     main = page.locator("[data-testid=stMain]")
     becomes(lambda: main.evaluate("element => element.scrollWidth") <= 390, True)
+    main.evaluate("element => element.scrollTo(0, element.scrollHeight)")
     learner.side.get_by_role("button", name="Show me").click()
-    page.wait_for_selector("[data-testid=stExpandSidebarButton]")  # it has uncovered the map
+    lit = page.locator(".gb-box.is-selected .card")
+
+    def is_in_sight() -> bool:
+        side, box, bar = (
+            each.bounding_box() for each in (learner.side, lit, page.locator(".gb-transport"))
+        )
+        assert side is not None and box is not None and bar is not None
+        return side["y"] + side["height"] <= box["y"] and box["y"] + box["height"] <= bar["y"]
+
+    becomes(is_in_sight, True)
+    learner.side.get_by_role("button", name="Present").click()
+    page.locator(".gb-tour").wait_for()
+    side = learner.side.bounding_box()
+    assert side is not None and side["width"] == 390
+    assert [each["id"] for each in Axe().run(page).response["violations"]] == []
     context.close()
 
 

@@ -1,4 +1,5 @@
-"""A picture of each room and of the second document, light and dark, kept in `test-results/`.
+"""Pictures, light and dark, kept in `test-results/`: each room, each view of both documents, each
+view at the widths from a phone's on.
 
 The second document draws the same engine: each box of it that is live opens the same room, with the
 same in it, and each that is not says what stands in its place.
@@ -13,7 +14,14 @@ import pytest
 from tests.browser.stage import set_theme, settle, show, watched
 from tests.browser.stage_server import StageServer
 from tests.browser.test_path import mount, shipped
-from tests.browser.test_rooms import come_to_rest, ends, enter, spots, under_pressure
+from tests.browser.test_rooms import (
+    come_to_rest,
+    ends,
+    enter,
+    indexes,
+    spots,
+    under_pressure,
+)
 from tests.servers import ROOT
 
 if TYPE_CHECKING:
@@ -21,6 +29,8 @@ if TYPE_CHECKING:
 
 SHOTS = ROOT / "test-results"
 TOPOLOGY = "docs/process-topology.architecture.json"
+VIEWS = ("request-lifecycle", "block-allocation", "cuda-acceleration")
+WIDTHS = {390: 844, 1920: 1080, 2560: 1440}  # 1280 is the others'
 NOT_HERE = {
     "engine-core": "the loop is engine/core.py",
     "executor": "calls its model runner itself",
@@ -65,6 +75,28 @@ def test_each_room_is_pictured_and_the_same_from_either_document(
             page.evaluate("component => window.stage.store.select({ component })", box)
             settle(page)
             assert words in page.locator(".gb-inspector").inner_text()
+    context.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_each_view_is_pictured_at_each_width(
+    browser: Browser, server: StageServer, theme: str
+) -> None:
+    SHOTS.mkdir(exist_ok=True)
+    recording = under_pressure(server)
+    index = indexes(recording.trace, "RequestPreempted")[0]
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+    with watched(context.new_page(), server) as page:
+        set_theme(page, theme)
+        show(page, recording.text)
+        page.evaluate("index => window.stage.store.seek(index)", index)
+        for width, height in WIDTHS.items():
+            page.set_viewport_size({"width": width, "height": height})
+            for view in VIEWS:
+                page.evaluate("id => window.stage.store.setView(id)", view)
+                come_to_rest(page)
+                assert page.locator(".gb-panel").inner_text().strip(), f"{view} is empty"
+                page.screenshot(path=SHOTS / f"{view}-{width}-{theme}.png", full_page=True)
     context.close()
 
 

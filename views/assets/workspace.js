@@ -193,6 +193,7 @@ class Workspace {
     this.side.answerMarks(this.root);
     address().side = this.side;
     guide().showClaim = (claim) => this.side.showLinked("claims", [claim]);
+    guide().showLit = () => this.map.showChosen();
     this.tap = 0;
     // On a phone what the box says stands far below the map; a second tap opens the box instead.
     const show = () => {

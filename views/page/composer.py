@@ -238,7 +238,7 @@ def _hand_in(
             trouble = apply(llm, settings)
             if trouble:
                 return state.Note("error", trouble)
-            was_reset = f"Your engine was reset with {named(settings)}. "
+            was_reset = f"Reset with {named(settings)}. "
         llm.submit_many(submissions, source)
     except RequestRefusedError as error:
         why = sentence(f"{error}. Shorten it, or change the engine's settings")
@@ -290,7 +290,7 @@ def _note(found: Found, settings: dict[str, Any]) -> None:
 
 
 def _announced(settings: dict[str, Any]) -> str:
-    return f"Send resets your engine with {named(settings)} (its requests and log end)."
+    return f"Send resets your engine with {named(settings)}: its requests and log end."
 
 
 def _kept(preset: Preset, missing: dict[str, Any]) -> str:

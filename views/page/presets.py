@@ -104,8 +104,8 @@ PRESETS: tuple[Preset, ...] = (
         id="shared-prefix",
         label="Shared prefix",
         watch=(
-            "The shared beginning is computed once: every later request finds its full blocks in "
-            "the cache, and several block tables point at the same physical blocks."
+            "The shared beginning is computed once: later requests hit its full blocks in the "
+            "cache, and several block tables point at the same physical blocks."
         ),
         mode="chat",
         system=_SYSTEM,
@@ -123,7 +123,7 @@ PRESETS: tuple[Preset, ...] = (
         id="long-and-short",
         label="Long and short",
         watch=(
-            "The long prompt is computed in chunks of what the step's budget has left, while every "
+            "The long prompt is computed in chunks of what the step's budget has left, while each "
             "short request gets its token in every step."
         ),
         prompts=(
@@ -167,8 +167,7 @@ PRESETS: tuple[Preset, ...] = (
         label="Memory pressure",
         watch=(
             "The answers outgrow the pool: a request loses its blocks, waits at the front of the "
-            "queue and starts over. Those of its blocks that are still cached by then are hit, the "
-            "rest is computed again."
+            "queue and starts over; it hits those of its blocks that are still cached."
         ),
         prompts=(
             "Once upon a time there was a clockmaker who",
@@ -185,9 +184,8 @@ PRESETS: tuple[Preset, ...] = (
         id="speculation",
         label="Speculation",
         watch=(
-            "What followed when the last tokens stood there before is drafted, and the next "
-            "forward verifies all of it at once. While a text repeats itself, one step brings "
-            "several tokens; a draft that the model would not have chosen is struck out."
+            "What followed the same last tokens before is drafted, and one forward verifies it "
+            "all: where a text repeats itself, a step brings several tokens."
         ),
         prompts=(
             "one, two, three, four, one, two, three, four, one, two,",

@@ -166,7 +166,7 @@ def test_a_preset_fills_the_composer_and_send_brings_its_settings(
     assert server.llm.num_unfinished == 0
     before = server.llm.trace.header.trace_id
     missing = preset.missing(server.llm.requested_config)
-    announced = f"Send resets your engine with {named(missing)} (its requests and log end)."
+    announced = f"Send resets your engine with {named(missing)}: its requests and log end."
     assert (announced in words(page)) == bool(missing) == has_button(page, "gb-keep")
     click(page, "gb-send")
     assert (server.llm.trace.header.trace_id != before) == bool(missing)

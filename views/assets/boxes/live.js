@@ -17,6 +17,8 @@ import { bytes, count, micros, paceText, percent, plural } from "../words/format
 /** @import { TruthKind } from "../page/truth.js" */
 
 const NOT_YET = "not yet in this step";
+/** The line of a box for which nothing has happened yet. */
+const QUIET = { line: NOT_YET, short: "not yet", quiet: true };
 
 /** What runs a step: boxes of the executor's thread, where there are two. */
 const EXECUTOR = new Set(["gpu-runner", "cuda-graph", "paged-attn", "physical-vram", "shared-gqa"]);
@@ -92,6 +94,7 @@ function client(now) {
       now.requests.finished || open
         ? `${open} open · ${now.requests.finished} done`
         : "no request yet",
+    short: now.requests.finished || open ? `${open} open` : "none yet",
     quiet: !open,
     rows: [
       derived("open requests", count(open), "requests whose status is not finished, counted"),
@@ -252,7 +255,7 @@ function runner(now) {
     ),
     ...draftRows(now),
   ];
-  if (!batch) return { line: NOT_YET, quiet: true, rows };
+  if (!batch) return { ...QUIET, rows };
   return { ...batchLine(batch, total), rows };
 }
 
@@ -312,13 +315,8 @@ const EAGER_BECAUSE = {
 /** @param {Moment} now @returns {Live} */
 function graphs(now) {
   const event = now.all("step_dispatched").at(-1);
-  if (!event) {
-    return {
-      line: NOT_YET,
-      quiet: true,
-      rows: [measured("this step", NOT_YET, "step_dispatched")],
-    };
-  }
+  if (!event)
+    return { ...QUIET, rows: [measured("this step", NOT_YET, "step_dispatched")] };
   const { mode, num_tokens: tokens, num_padded_tokens: padded } = event.facts;
   const rows = [
     measured("this step", mode === "NONE" ? "eager" : `${mode} graph`, "mode in step_dispatched"),
@@ -370,7 +368,7 @@ function attention(now) {
       "sum of num_bytes over this step's pages_read events",
     ),
   ];
-  if (!run && !reads.length) return { line: NOT_YET, quiet: true, rows };
+  if (!run && !reads.length) return { ...QUIET, rows };
   return { line: `${plural(pages, "page")} read`, rows };
 }
 

@@ -2,7 +2,8 @@
 /**
  * Room for the names of the lines. Letters keep a least size on the screen, so on a small one they
  * are larger against boxes than the document took them for: a frame then stands nearer to what it
- * holds, and a name moves along its line, or stands in two rows, until it is on no box and border.
+ * holds, and a name moves along its line, to its other side, or into two rows, until it is on no
+ * box and border.
  */
 import { svg } from "../page/dom.js";
 import {
@@ -24,9 +25,10 @@ const AIR = 3; // between a name and what it must not touch, in pixels
 const PAD = 11; // between a frame and the boxes in it, where it gives room, in pixels
 const FURTHEST = 48; // that a name moves along its line, in pixels
 const STEP = 3;
+export const MOST_TRAVELS = 4.2; // sizes of a letter that what travels is wide, at most
 const WEIGHT = 650; // of a name that is lit, which is the widest
 /** What it costs to lie on something or too near to it, or in two rows, in pixels of moving. */
-const COSTS = { box: 4000, name: 1600, border: 500, line: 400, near: 120, rows: 8 };
+const COSTS = { box: 4000, name: 1600, border: 500, line: 400, near: 120, rows: 8, across: 14 };
 
 /**
  * Frames as wide as what they hold needs: the boxes as they are drawn, and the names between them.
@@ -48,13 +50,13 @@ export function layFrames(map) {
     const content = [...held.map(({ geo }) => geo), ...inner];
     const names = map.lines
       .filter(({ item }) => item.label && ids.has(item.from) && ids.has(item.to))
-      .map((line) => nameArea(line, map.text.sizes.small));
+      .map((line) => nameArea(line, map.text.sizes.small, MOST_TRAVELS));
     const right = (/** @type {Area} */ { x, w }) => x + w;
     let from = Math.max(given.x, Math.min(...content.map(({ x }) => x)) - pad);
     let to = Math.min(right(given), Math.max(...content.map(right)) + pad);
     if (!content.length) [from, to] = [given.x, right(given)];
     // A name that has always stood on the border, of a line that leaves at the side, stays there.
-    const room = 12 / map.text.scale;
+    const room = 18 / map.text.scale;
     for (const name of names) {
       if (name.x - air > given.x - room) from = Math.min(from, name.x - air);
       if (right(name) + air < right(given) + room) to = Math.max(to, right(name) + air);
@@ -74,9 +76,13 @@ function holds(outer, inner) {
   return within && inner.w * inner.h < outer.w * outer.h;
 }
 
-/** @param {any} line @param {number} small @returns {Area} */
-function nameArea(line, small) {
-  return textArea(line.spot, line.spot.y, textWidth(line.item.label, small, WEIGHT), small);
+/**
+ * @param {any} line @param {number} small @param {number} [least] sizes of a letter
+ * @returns {Area}
+ */
+function nameArea(line, small, least = 0) {
+  const wide = Math.max(textWidth(line.item.label, small, WEIGHT), least * small);
+  return textArea(line.spot, line.spot.y, wide, small);
 }
 
 /**
@@ -125,7 +131,7 @@ export function settleNames(map, frames) {
 }
 
 /** The four sides of a frame. @param {Area} area @returns {Area[]} */
-function bordersOf({ x, y, w, h }) {
+export function bordersOf({ x, y, w, h }) {
   return [
     { x, y, w, h: 0 },
     { x, y: y + h, w, h: 0 },
@@ -135,14 +141,28 @@ function bordersOf({ x, y, w, h }) {
 }
 
 /**
- * Where a name may stand: along its line, in one row or in two.
+ * Where a name may stand: along its line, on either side of a level one, in one row or in two.
  * @param {any} line @param {number} small @param {number} scale
  */
 function placesOf({ item, spot }, small, scale) {
+  const here = placesBeside(item.label, spot, small, scale, 0);
+  if (spot.line === undefined) return here.sort((a, b) => a.cost - b.cost);
+  // A baseline lies below the middle of its letters.
+  const y = 2 * spot.line - spot.y + 0.72 * small;
+  const across = { ...spot, y, away: -spot.away };
+  const there = placesBeside(item.label, across, small, scale, COSTS.across);
+  return [...here, ...there].sort((a, b) => a.cost - b.cost);
+}
+
+/**
+ * @param {string} label @param {any} spot @param {number} small @param {number} scale
+ * @param {number} dearer
+ */
+function placesBeside(label, spot, small, scale, dearer) {
   const step = small + 1.5;
   const isFlat = spot.anchor === "middle";
   const found = [];
-  for (const texts of rowsOf(item.label, small)) {
+  for (const texts of rowsOf(label, small)) {
     const high = (texts.length - 1) * step;
     // The row that is next to a level line stays where it is; beside an upright one both share.
     const up = isFlat ? (spot.away < 0 ? high : 0) : high / 2;
@@ -152,11 +172,11 @@ function placesOf({ item, spot }, small, scale) {
       const areas = texts.map((text, row) =>
         textArea({ x, anchor: spot.anchor }, y + row * step, textWidth(text, small, WEIGHT), small),
       );
-      const cost = Math.abs(by) + (texts.length - 1) * COSTS.rows;
-      found.push({ x, y, up, down: high - up, step, texts, areas, cost });
+      const cost = Math.abs(by) + (texts.length - 1) * COSTS.rows + dearer;
+      found.push({ x, y, up, down: high - up, away: spot.away, step, texts, areas, cost });
     }
   }
-  return found.sort((a, b) => a.cost - b.cost);
+  return found;
 }
 
 /**
@@ -176,8 +196,8 @@ function rowsOf(label, small) {
 }
 
 /** @param {any} line @param {ReturnType<typeof placesOf>[number]} at @param {number} small */
-function write(line, { x, y, up, down, step, texts }, small) {
-  line.spot = { ...line.spot, x: round(x), y: round(y + up), up, down };
+function write(line, { x, y, up, down, away, step, texts }, small) {
+  line.spot = { ...line.spot, x: round(x), y: round(y + up), up, down, away };
   place(line.name, x, y, small);
   if (texts.length === 1) return;
   const [first, second] = texts.map((text, row) =>

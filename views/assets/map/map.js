@@ -276,6 +276,13 @@ export class ArchitectureMap {
     }
   }
 
+  /** Scroll the page so that the chosen box, or the map, is in sight. */
+  showChosen() {
+    const box = this.boxes.get(this.store.selection.component ?? "");
+    if (box) box.node.scrollIntoView({ block: "center" });
+    else this.root.scrollIntoView({ block: "start" });
+  }
+
   /** Whether the boxes' live lines are those of the moment. */
   isLiveShown() {
     const { store } = this;

@@ -25,6 +25,7 @@ export const PATH_LETTERS = { small: 13, big: 15.5 };
 /** How wide the sign is with which a box of a path opens. */
 export const PATH_SIGN = 48;
 
+const LEAST_WIDE = 200; // while the page is laid out it may be next to nothing
 const EDGE = 2; // from the picture's edge to the outermost section
 const TOP = 10; // the same above the first box
 const INSET = 7; // from a section to what is in it
@@ -89,7 +90,7 @@ class Path {
   /** @param {PageDocument} page @param {View|null} view @param {number} width */
   constructor(page, view, width) {
     this.page = page;
-    this.width = width;
+    this.width = Math.max(LEAST_WIDE, width);
     this.order = pathOrder(page, view);
     this.focus = view?.focus?.length ? new Set(view.focus) : null;
     const places = new Map(this.order.map((id, place) => [id, place]));
@@ -106,8 +107,8 @@ class Path {
     }));
     const down = this.ways.filter(({ from, to }) => to > from + 1 || to === from);
     const up = this.ways.filter(({ from, to }) => to < from - 1);
-    this.leftRails = railsFor(spread(up), width);
-    this.rightRails = railsFor(spread(down), width);
+    this.leftRails = railsFor(spread(up), this.width);
+    this.rightRails = railsFor(spread(down), this.width);
     const depth = Math.max(0, ...this.sections.map((each) => this.depthOf(each) + 1));
     this.left = EDGE + depth * INSET + this.leftRails.wide;
     this.right = this.width - EDGE - depth * INSET - this.rightRails.wide;

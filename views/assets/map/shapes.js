@@ -144,6 +144,7 @@ export function labelSpot(item, points, wide, size) {
       y: baseline + away * Math.max(0, (size - 11) * 0.4),
       anchor: "middle",
       away,
+      line: (a[1] + b[1]) / 2,
     };
   }
   const half = (item.label_size?.[0] ?? wide) / 2 - 4;

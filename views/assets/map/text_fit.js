@@ -4,7 +4,7 @@
  * is room, and what does not fit is cut with an ellipsis.
  */
 import { placeClaimFlag } from "./claim_flag.js";
-import { layFrames, settleNames } from "./label_room.js";
+import { MOST_TRAVELS, bordersOf, layFrames, settleNames } from "./label_room.js";
 import { PATH_LETTERS, PATH_SIGN } from "./path.js";
 import { placeOpener } from "./pieces.js";
 import {
@@ -30,7 +30,8 @@ import {
 
 const MOST_GROWTH = 22; // by which a box may be drawn wider on a side, for its words
 const PATH_FLAG = 30; // pixels of a path's box that its claims' mark takes
-const LEAST_PX = 11.2; // no letter of the fitted map is smaller than this on the screen
+const TIGHTEST = 0.92; // of its size, for words that would be cut else
+const LEAST_PX = 11.2; // that letters of the fitted map have on the screen, where boxes allow it
 
 export class TextFit {
   /** @param {ArchitectureMap} map */
@@ -39,6 +40,8 @@ export class TextFit {
     this.scale = 0;
     /** Counts how often the texts were fitted. */
     this.layouts = 0;
+    /** The sides of the frames, as they are drawn. @type {Area[]} */
+    this.borders = [];
     /** Sizes of letters, in the map's units. */
     this.sizes = { small: 12.5, big: 14 };
   }
@@ -67,7 +70,9 @@ export class TextFit {
       box.geo = isPath ? box.item : this.widened(box.item);
     for (const box of this.map.boxes.values()) this.layBox(box);
     for (const line of this.map.lines) this.layLine(line);
-    if (!isPath) settleNames(this.map, layFrames(this.map));
+    const frames = isPath ? [] : layFrames(this.map);
+    if (!isPath) settleNames(this.map, frames);
+    this.borders = frames.flatMap(bordersOf);
     for (const line of this.map.lines) this.layQuantity(line);
     for (const frame of this.map.frames) {
       frame.text.setAttribute("font-size", String(round(this.sizes.small)));
@@ -195,8 +200,11 @@ export class TextFit {
     const step = Math.min(big + 5, h / lines.length);
     const top = y + h / 2 - ((lines.length - 1) * step) / 2;
     lines.forEach((line, row) => {
-      place(line.node, x + 12, top + row * step + line.size * 0.36, line.size);
-      line.node.textContent = cut(line.text, w - taken, line.size, line.weight);
+      const wide = textWidth(line.text, line.size, line.weight);
+      const least = isPath ? 1 : TIGHTEST;
+      const size = line.size * Math.min(1, Math.max(least, (w - taken) / wide));
+      place(line.node, x + 12, top + row * step + size * 0.36, size);
+      line.node.textContent = cut(line.text, w - taken, size, line.weight);
     });
     place(box.live, x + 11, y + h + DRAWER / 2 + 1 + small * 0.36, small);
     placeOpener(box.opener, geo, sign);
@@ -243,7 +251,7 @@ export class TextFit {
     const rows = item.label ? [spot.away, -spot.away, 2 * -spot.away, 2 * spot.away] : [0];
     const { up = 0, down = 0 } = spot; // further rows of the label
     const places = rows.map((row) => spot.y + row * step + (row < 0 ? -up : down));
-    const areas = places.map((y) => textArea(spot, y, small * 4.6, small));
+    const areas = places.map((y) => textArea(spot, y, small * MOST_TRAVELS, small));
     // On a static line nothing ever travels.
     const free = item.live ? areas.findIndex((area) => !this.hidesSomething(area, line)) : 0;
     place(line.quantity, spot.x, places[Math.max(0, free)], small);
@@ -255,6 +263,7 @@ export class TextFit {
       const { x, y, w, h } = box.geo;
       if (overlap(area, { x, y, w, h: h + DRAWER })) return true;
     }
+    if (this.borders.some((border) => overlap(area, border))) return true;
     return this.map.lines.some((line) => {
       if (line !== own && line.item.label) {
         const wide = textWidth(line.item.label, this.sizes.small, 500);

@@ -12,7 +12,7 @@
 /** @import { Store } from "../core/store.js" */
 
 const SIDEBAR = "[data-testid=stSidebarContent]";
-const PHONE = 640; // on a narrower page the sidebar lies over what is to be seen
+const PHONE = 640; // on a narrower page the lesson stands above what is to be seen
 const USES = ["pointerdown", "keydown"];
 const DRAWN_MS = 300; // by then Streamlit has drawn a step, and taken away the button pressed
 
@@ -33,6 +33,8 @@ export class LessonGuide {
     this.tellMarked = undefined;
     /** @type {((claim: number) => void)|undefined} */
     this.showClaim = undefined;
+    /** @type {(() => void)|undefined} */
+    this.showLit = undefined;
     /** @type {{trace_id: string, seq: number}|null} a moment that is not in the log yet */
     this.awaited = null;
     this.onClick = (/** @type {MouseEvent} */ event) => this.clicked(event);
@@ -73,6 +75,7 @@ export class LessonGuide {
     const { component, request, block } = lesson;
     store.select({ component, request, block }, lesson.trace_id);
     if (lesson.claim) this.showClaim?.(lesson.claim);
+    this.bringIntoSight();
     if (lesson.trace_id === null || lesson.seq === null) return;
     this.showOwnEngine();
     this.awaited = { trace_id: lesson.trace_id, seq: lesson.seq };
@@ -129,14 +132,13 @@ export class LessonGuide {
     const origin = event.composedPath()[0];
     if (!(origin instanceof Element)) return;
     if (origin.closest(".st-key-gb-lessons button")) this.openAgain(event);
-    if (origin.closest(".st-key-gb-lesson-show button")) this.uncover();
     if (origin.closest(".st-key-gb-lesson-mark button")) this.mark();
     const link = origin.closest("a[href^='#gb-']");
     const found = LINK.exec(link?.getAttribute("href") ?? "");
     if (!found) return;
     event.preventDefault();
-    this.uncover();
     this.show(found[1], decodeURIComponent(found[2]));
+    this.bringIntoSight();
   }
 
   /**
@@ -152,11 +154,9 @@ export class LessonGuide {
     open.click();
   }
 
-  /** Put the sidebar aside where the map is behind it. */
-  uncover() {
-    if (innerWidth > PHONE) return;
-    const close = document.querySelector("[data-testid=stSidebarCollapseButton] button");
-    if (close instanceof HTMLElement) close.click();
+  /** Where the page is scrolled below the lesson, it is scrolled to what is lit. */
+  bringIntoSight() {
+    if (innerWidth <= PHONE) setTimeout(() => this.showLit?.(), DRAWN_MS);
   }
 
   /** @param {string} kind @param {string} name */

@@ -23,7 +23,7 @@ import { queueOf } from "../core/memory_parts.js";
 import { traceIndex } from "../core/trace_index.js";
 import { isTakenBack } from "../panels/lifecycle_model.js";
 import { orNobodyAsked } from "../words/empty.js";
-import { eventPhrase } from "../words/events.js";
+import { eventPhrase, eventSentence } from "../words/events.js";
 import { reasonPhrase } from "../words/reasons.js";
 import { NOTHING_GIVEN, noteOf } from "../words/rooms.js";
 
@@ -62,7 +62,7 @@ export function model(store, now) {
     total: spent.reduce((sum, share) => sum + share.tokens, 0),
     waiting: queueOf(state, "waiting").map(seat),
     running: queueOf(state, "running").map(seat),
-    said: said ? eventPhrase(said) : "",
+    said: said ? eventSentence(said) : "",
     saidSeq: said?.seq ?? -1,
     none: orNobodyAsked(store, state, NOTHING_GIVEN),
   };

@@ -3,6 +3,7 @@
 import {
   blockList,
   bytes,
+  capital,
   count,
   does,
   list,
@@ -302,4 +303,11 @@ export function eventPhrase(event) {
   const text = phrase ? phrase(event.facts, event) : unfamiliar(event.type, event.facts);
   const why = reasonPhrase(event.reason);
   return why === "" || text.includes(why) ? text : `${text} (${why})`;
+}
+
+/** The phrase as a sentence; a request keeps its name. @param {EventRecord} event */
+export function eventSentence(event) {
+  const phrase = eventPhrase(event);
+  const { request } = event.facts;
+  return `${request && phrase.startsWith(request) ? phrase : capital(phrase)}.`;
 }

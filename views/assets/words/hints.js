@@ -3,11 +3,11 @@
 import { nextOf, runsAtOnce } from "../core/lanes.js";
 import { traceIndex } from "../core/trace_index.js";
 import { doingText } from "./doing.js";
-import { eventPhrase } from "./events.js";
+import { eventSentence } from "./events.js";
 import { capital, does, plural } from "./format.js";
 import { BY_PHASES, pausedWords } from "./lanes.js";
 
-/** @import { EventRecord, LogRecord } from "../core/records.js" */
+/** @import { LogRecord } from "../core/records.js" */
 /** @import { Store } from "../core/store.js" */
 
 /** @param {Store} store @returns {{kind: string, text: string}} */
@@ -45,15 +45,16 @@ export function hintOf(store) {
 }
 
 /**
- * What happened last up to the cursor, in its step; "" before the first step. It stands where a
+ * What happened last up to the cursor, in its step; "" before the first request. It stands where a
  * narrow page has no room for the sentence of the view.
  * @param {Store} store
  */
 export function happenedText(store) {
   const at = store.phaseAt(store.cursor);
+  if (!Object.keys(store.state.requests ?? {}).length) return "";
   for (let i = store.cursor; at && i >= at.entry.first; i -= 1) {
     const record = store.records[i];
-    if (record.kind === "event") return `${beginning(record)}.`;
+    if (record.kind === "event") return eventSentence(record);
   }
   return "";
 }
@@ -64,17 +65,7 @@ export function happenedText(store) {
  */
 export function restText(record, sentence) {
   if (record?.kind !== "event") return sentence || "Before the first record.";
-  return `Step ${record.step}, ${record.phase}: ${beginning(record)}.`;
-}
-
-/**
- * The phrase of an event as a sentence begins; a request keeps its name.
- * @param {EventRecord} event
- */
-function beginning(event) {
-  const phrase = eventPhrase(event);
-  const { request } = event.facts;
-  return request && phrase.startsWith(request) ? phrase : capital(phrase);
+  return `Step ${record.step}, ${record.phase}: ${eventSentence(record)}`;
 }
 
 /**
@@ -88,7 +79,9 @@ function insideHint(store) {
   if (!at || records[at.last]?.kind !== "patch") return "";
   const here = store.eventsOfPhase(at).length;
   const all = store.eventsOfPhase(at, at.last).length;
-  return `Inside ${at.phase}: states and counts are those after event ${here} of ${all}.`;
+  const where = at.phase === "command" ? "Outside of the steps" : `Inside ${at.phase}`;
+  const after = all === 1 ? "the only event" : `event ${here} of ${all}`;
+  return `${where}, after ${after}: figures are those of this moment.`;
 }
 
 /** @param {Store} store */

@@ -26,7 +26,9 @@ export function sentenceParts(events, tell, context = {}) {
   const commands = events.filter((event) => event.phase === "command");
   const rest = events.filter((event) => event.phase !== "command");
   if (rest.length === 0 && commands.length > 0) {
-    const said = commands.filter((event) => !ASIDES.has(event.type));
+    const told = commands.filter((event) => !ASIDES.has(event.type));
+    const asked = told.filter((event) => event.type !== "memory_sized");
+    const said = asked.length ? asked : told;
     return oneAfterTheOther(`At step ${commands[0].step}: `, said.length ? said : commands);
   }
   const step = rest.length > 0 ? rest[0].step : context.step;
