@@ -389,7 +389,11 @@ function memory(now) {
     meter: total > 0 ? share : undefined,
     meterHow: `KV pool: ${used} of ${total} blocks in use`,
     rows: [
-      derived("KV pool in use", percent(share), `used ÷ (num_gpu_blocks - 1) = ${used} ÷ ${total}`),
+      derived(
+        "KV pool in use",
+        percent(share),
+        `used ÷ (num_gpu_blocks - 1) = ${used} ÷ ${total}`,
+      ),
       derived(
         "KV pool",
         pool ? bytes(pool) : "–",

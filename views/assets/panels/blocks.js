@@ -25,8 +25,8 @@ import { Sentence, Twin, legend, redrawOnChange, remake } from "./parts.js";
 /** @import { LogicalBlock, Model } from "./blocks_model.js" */
 
 const WASTE_HOW =
-  "(blocks × block_size − tokens) / (blocks × block_size); tokens with KV, or scheduled in this " +
-  "step; shared blocks count once";
+  "(blocks × block_size − tokens) / (blocks × block_size); tokens with KV, or scheduled in " +
+  "this step; shared blocks count once";
 
 /** @typedef {"blocks"|"ways"|"fp32"} Shown */
 

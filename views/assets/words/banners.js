@@ -25,8 +25,8 @@ export function savedText(name, recorded, shown, isBroken) {
   const text = `Saved trace ${name}: no engine stands behind it.${broken}`;
   if (!recorded || recorded === shown) return text;
   return (
-    `${text} It was recorded under another document, “${shortened(recorded, 80)}”: what happened ` +
-    "at boxes that this map has not is in the panels alone."
+    `${text} It was recorded under another document, “${shortened(recorded, 80)}”: what ` +
+    "happened at boxes that this map has not is in the panels alone."
   );
 }
 

@@ -47,7 +47,8 @@ export function memoryParts(f, graphs) {
 
 /** @param {any} f @returns {MemoryPart} */
 function poolPart(f) {
-  const product = `${plural(f.num_blocks, "block")} × ${plural(f.bytes_per_block, "byte")} a block`;
+  const blocks = plural(f.num_blocks, "block");
+  const product = `${blocks} × ${plural(f.bytes_per_block, "byte")} a block`;
   const name = "KV cache";
   if (!f.pool_bytes)
     return { name, bytes: f.num_blocks * f.bytes_per_block, truth: "derived", how: product };
