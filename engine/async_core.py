@@ -21,7 +21,7 @@ from contextlib import suppress
 from engine.async_scheduler import AsyncScheduler
 from engine.config import EngineConfig
 from engine.core import NO_TOKENS, NOT_RUN_YET, EngineCore, OutputSink, Runner
-from engine.doing import Doing, Hear, behind, heard_by
+from engine.doing import Doing, Hear, behind, heard_by, wait_and_tell
 from engine.engine_thread import EngineThread, EngineThreadStopped
 from engine.outputs import SchedulerOutput
 from engine.records import STEP_PHASES, Phase
@@ -318,4 +318,8 @@ class AsyncEngineCore(EngineCore):
             if job.cancel():
                 self._job = None
             else:
-                wait([job])
+                # The executor tells this engine; whoever waits for the engine's thread hears it so.
+                wait_and_tell(
+                    lambda seconds: not wait([job], seconds).not_done,
+                    lambda: self._executor.doing,
+                )

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
+from engine.doing import Doing, behind, of_thread, wait_and_tell
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -46,7 +48,11 @@ class Turns:
             mine = threading.Lock()
             mine.acquire()
             self._waiting.append(mine)
-        mine.acquire()  # until whoever leaves hands over
+        # Until whoever leaves hands over.
+        wait_and_tell(lambda seconds: mine.acquire(timeout=seconds), self._at_work)
+
+    def _at_work(self) -> Doing:
+        return behind(of_thread(self._owner)) or Doing("waiting for another engine's forward")
 
     def __exit__(self, *error: object) -> None:
         self._depth -= 1

@@ -40,6 +40,7 @@ def not_there_before(other: Doing) -> Doing:
     return other._replace(what=f"not there yet: before it, the server is {other.what}")
 
 
+TELL_AFTER = 0.25  # seconds that a wait lasts before it is told; shorter ones nobody notices
 Hear = Callable[[Doing | None], None]
 
 
@@ -51,6 +52,7 @@ class _Here(threading.local):
 
 
 _here = _Here()
+_now: dict[int, Doing] = {}  # by thread
 
 
 @contextmanager
@@ -100,6 +102,24 @@ def holding(lock: threading.Lock, what: str) -> Iterator[None]:
         lock.release()
 
 
+def wait_and_tell(is_over: Callable[[float], bool], of: Callable[[], Doing | None]) -> None:
+    """Wait for another thread; where that lasts, say again and again what is done meanwhile.
+
+    `is_over` waits so many seconds itself, and `of` says what is waited for.
+    """
+    told: Doing | None = None
+    while not is_over(TELL_AFTER):
+        told = of()
+        _say(told)
+    if told is not None:
+        _say(Doing(_here.what) if _here.what else None)
+
+
+def of_thread(ident: int) -> Doing | None:
+    """What a thread does that takes long."""
+    return _now.get(ident)
+
+
 def tell(part: str, done: int = 0, total: int = 0, unit: str = "") -> None:
     """Say which part of it is under way, and how far it is."""
     if _here.what:
@@ -107,5 +127,9 @@ def tell(part: str, done: int = 0, total: int = 0, unit: str = "") -> None:
 
 
 def _say(now: Doing | None) -> None:
+    if now is None:
+        _now.pop(threading.get_ident(), None)
+    else:
+        _now[threading.get_ident()] = now
     if _here.hear is not None:
         _here.hear(now)

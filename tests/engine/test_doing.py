@@ -17,7 +17,8 @@ from engine.comparison.run import Run
 from engine.comparison.workload import of_prompts
 from engine.config import EngineConfig, SamplingParams
 from engine.cuda_graph import captured
-from engine.doing import Doing, doing, heard_by, holding, tell
+from engine.device import Turns
+from engine.doing import Doing, doing, heard_by, holding, tell, wait_and_tell
 from engine.engine_thread import EngineThread
 from engine.input_processor import Encoded
 from engine.model_loader import LoadedModel, load_model
@@ -206,6 +207,64 @@ def test_who_waits_for_anothers_capture_is_told_of_it(
             each.result(PATIENCE_S)
     assert waits.doing is None and nothing == []
     assert str(heard[0]) == said and heard[-1] is None
+
+
+def test_who_waits_for_an_engine_that_is_stepped_by_hand_during_its_capture_is_told(
+    model: LoadedModel, thread: EngineThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The executor captures, and the engine's thread waits for it."""
+    capture = Capture(monkeypatch)
+    config = EngineConfig.parse({**SMALL, "async_scheduling": True})
+    busy, waits = (
+        AsyncLLM(model, config, thread),
+        AsyncLLM(model, EngineConfig.parse(SMALL), thread),
+    )
+    heard = heard_of(waits)
+    busy.submit("Once upon a time", GREEDY)
+    busy.run()
+    said = "capturing a graph: recording (50 operations)"
+    with ThreadPoolExecutor(2) as pool:
+        assert capture.begun.wait(PATIENCE_S)
+        try:
+            step = pool.submit(busy.step)
+            wait_until(lambda: str(thread.doing) == said)
+            asked = pool.submit(waits.pause)
+            wait_until(lambda: waits.doing is not None)
+            assert str(waits.doing) == f"waiting for another engine, which is {said}"
+            assert str(busy.doing) == said
+        finally:
+            capture.go_on.set()
+        for each in (step, asked):
+            each.result(PATIENCE_S)
+    wait_until(lambda: busy.doing is None)
+    assert waits.doing is None and thread.doing is None and heard[-1] is None
+
+
+def test_who_waits_for_the_device_is_told_what_is_done_on_it() -> None:
+    turns, heard = Turns(), list[Doing | None]()
+
+    def compute() -> None:
+        with heard_by(heard.append), doing("compiling"), turns:
+            heard.append(Doing("at work"))
+
+    waiting = threading.Thread(target=compute)
+    with turns:
+        waiting.start()
+        wait_until(lambda: Doing("waiting for another engine's forward") in heard)
+        with doing("capturing"):
+            said = Doing("waiting for another engine, which is capturing")
+            wait_until(lambda: heard[-1] == said)
+    waiting.join(PATIENCE_S)
+    assert heard[0] == Doing("compiling")
+    assert heard[-3:] == [Doing("compiling"), Doing("at work"), None]
+
+
+def test_a_short_wait_is_not_told() -> None:
+    heard: list[Doing | None] = []
+    answers = iter([True])
+    with heard_by(heard.append):
+        wait_and_tell(lambda seconds: next(answers), lambda: Doing("at work"))
+    assert heard == []
 
 
 def test_who_waits_for_a_lock_says_what_for() -> None:

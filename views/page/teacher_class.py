@@ -175,16 +175,19 @@ def lessons_of(found: School, room: ClassInfo) -> None:
     if name is None:
         return
     rule = rules.get(name, ALWAYS)
-    due = None if rule.due_at is None else datetime.fromtimestamp(rule.due_at, local_zone())
-    with st.form(f"gb-rule-{room.id}-{name}"):
-        opened = st.toggle("Open", rule.is_open, key=f"gb-rule-open-{room.id}-{name}")
-        limited = st.toggle("Has a time when it is due", due is not None)
-        shown = due or datetime.now(local_zone()) + timedelta(days=7)
+    zone, first = local_zone(), _first_due(rule)
+    form = f"gb-rule-{room.id}-{name}"
+    with st.form(form):
+        # With a key, a field keeps what was typed though its first value is another one by now.
+        opened = st.toggle("Open", rule.is_open, key=f"{form}-open")
+        limited = st.toggle(
+            "Has a time when it is due", rule.due_at is not None, key=f"{form}-limited"
+        )
         with st.container(horizontal=True):
-            day = st.date_input("Due on", shown.date())
-            at = st.time_input("at", shown.time().replace(second=0, microsecond=0))
+            day = st.date_input("Due on", first.date(), key=f"{form}-day")
+            at = st.time_input("at", first.time(), key=f"{form}-at")
         if st.form_submit_button("Set", type="primary"):
-            moment = datetime.combine(day, at, local_zone()).timestamp() if limited else None
+            moment = datetime.combine(day, at, zone).timestamp() if limited else None
             for_teacher(found.register.set_rule, room.id, name, Rule(opened, moment))
             rules = found.register.rules(room.id)
     rows = [
@@ -193,7 +196,18 @@ def lessons_of(found: School, room: ClassInfo) -> None:
     ]
     if rows:
         table(("Lesson", "State", "Due"), rows)
-    st.caption("All others are open, and never due.")
+    st.caption(
+        "All others are open, and never due. Times are those of your browser's clock "
+        f"({plain(str(zone))}); learners read them as their own clocks have them."
+    )
+
+
+def _first_due(rule: Rule) -> datetime:
+    """When a lesson is due on the visitor's clock; where it is not, what is proposed."""
+    if rule.due_at is not None:
+        return datetime.fromtimestamp(rule.due_at, local_zone())
+    now = datetime.now(local_zone()) + timedelta(days=7)
+    return now.replace(second=0, microsecond=0)
 
 
 def _due(at: float | None) -> str:

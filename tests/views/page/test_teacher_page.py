@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -15,10 +19,14 @@ from engine.audience import Rules
 from engine.model_loader import load_model
 from engine.sessions import Sessions
 from lessons.classroom import school as school_module
+from lessons.classroom.attempts import Answer
+from lessons.classroom.export import as_csv
+from lessons.classroom.register import Rule
 from lessons.classroom.school import School, open_school
+from lessons.classroom.standing import work_of
 from tests.views.page.test_script import PAGE, click, settled, words
 from tests.waiting import PATIENCE_S
-from views.page import teacher_door, teacher_engine
+from views.page import class_desk, teacher_class, teacher_door, teacher_engine
 
 SECRET = "correct horse"
 
@@ -131,3 +139,48 @@ def test_the_shared_engines_rules_are_in_force_and_kept(
     settled(button.click().run())
     assert engines.audience.rules == school.register.engine_rules() == Rules("class", 2, 0)
     assert "In force: the class alone; requests of a sender at once: 2" in words(page)
+
+
+def test_due_is_a_time_of_the_teachers_clock_and_what_comes_later_is_marked(
+    page: AppTest, school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zone = ZoneInfo("Asia/Kolkata")
+    proposed = (datetime(2026, 12, 7, 9, minute, tzinfo=zone) for minute in range(60))
+    for module in (teacher_class, class_desk):
+        monkeypatch.setattr(module, "local_zone", lambda: zone)
+    first_due = teacher_class._first_due
+    monkeypatch.setattr(
+        teacher_class,
+        "_first_due",  # each run of the page comes a minute later
+        lambda rule: next(proposed) if rule.due_at is None else first_due(rule),
+    )
+    page.selectbox(key="gb-rule-lesson").set_value("lose-a-hit")
+    settled(page.run())
+    form = "gb-rule-1-lose-a-hit"
+    page.toggle(key=f"{form}-limited").set_value(True)
+    page.date_input(key=f"{form}-day").set_value(date(2026, 12, 1))
+    page.time_input(key=f"{form}-at").set_value(time(18, 45))
+    (button,) = [each for each in page.button if each.form_id == form]
+    settled(button.click().run())
+    due = datetime(2026, 12, 1, 13, 15, tzinfo=UTC).timestamp()
+    assert school.register.rules(1) == {"lose-a-hit": Rule(True, due)}
+    assert "Tue 1 Dec, 18:45" in words(page) and "(Asia/Kolkata)" in words(page)
+    assert page.time_input(key=f"{form}-at").value == time(18, 45)
+
+    learner = school.register.join(school.register.classes()[0].code, "Ada").learner
+    run = school.attempts.begin(learner.id, "lose-a-hit", 1, "d", "e", {})
+    for question, at in (("hit", due), ("where", due + 0.5)):
+        monkeypatch.setattr(school.attempts, "clock", lambda now=at: now)
+        answer = Answer(question, "predict", question, 1, "1", True, 1, 1)
+        school.attempts.record(learner.id, run.id, [answer])
+    assert "2 of 6 right, 1 late" in words(settled(page.run()))
+    rows = list(csv.DictReader(io.StringIO(exported(school).lstrip("\ufeff"))))
+    assert [(row["question"], row["late"]) for row in rows] == [
+        ("hit", "False"),
+        ("where", "True"),
+    ]
+
+
+def exported(school: School) -> str:
+    work = work_of(school.register.database, 1)
+    return as_csv(school.register.learners(1), work, school.register.rules(1))
