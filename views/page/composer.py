@@ -238,7 +238,7 @@ def _hand_in(
             trouble = apply(llm, settings)
             if trouble:
                 return state.Note("error", trouble)
-            was_reset = f"Reset with {named(settings)}. "
+            was_reset = f"Engine reset ({named(settings)}). "
         llm.submit_many(submissions, source)
     except RequestRefusedError as error:
         why = sentence(f"{error}. Shorten it, or change the engine's settings")

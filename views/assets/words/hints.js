@@ -1,6 +1,7 @@
 // @ts-check
 /** What there is to do, or to know, in one line beside the transport's buttons. */
 import { nextOf, runsAtOnce } from "../core/lanes.js";
+import { ASIDES } from "../core/records.js";
 import { traceIndex } from "../core/trace_index.js";
 import { doingText } from "./doing.js";
 import { eventSentence } from "./events.js";
@@ -54,7 +55,7 @@ export function happenedText(store) {
   if (!Object.keys(store.state.requests ?? {}).length) return "";
   for (let i = store.cursor; at && i >= at.entry.first; i -= 1) {
     const record = store.records[i];
-    if (record.kind === "event") return eventSentence(record);
+    if (record.kind === "event" && !ASIDES.has(record.type)) return eventSentence(record);
   }
   return "";
 }
