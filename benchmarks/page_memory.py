@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.harness.effort import Effort
 from benchmarks.harness.figures import Figure, Goal, at_most, figure
-from benchmarks.pages import PageError, VisitedPage, busy, visit
+from benchmarks.pages import MAX_TOKENS, PageError, VisitedPage, busy, visit
 from engine.model_loader.tiny import TINY_MODEL
+from engine.state import MAX_FINISHED_REQUESTS
 from tests.chromium import chromium
 from tests.servers import running_app
 
@@ -23,7 +24,8 @@ MINUTES = 10
 EVERY_S = 5
 # So many records the page keeps here, not 240,000: it folds the oldest all the time.
 KEPT_RECORDS = 20_000
-FILLING_S = 45  # at most until there are that many
+# Of requests that have ended, the state keeps the latest: as many are run before the count.
+AT_ONCE, SHOWN_WITHIN_S = 64, 60
 MB = 1e6
 HEAP_GOAL, COUNT_GOAL = at_most(5.0), at_most(2.0)
 
@@ -44,15 +46,16 @@ def measure(effort: Effort) -> list[Figure]:
         running_app(TINY_MODEL) as (_, url),
         chromium() as browser,
         visit(browser, url) as visited,
-        busy(visited, STEPS_A_SECOND),
     ):
-        counters = visited.page.context.new_cdp_session(visited.page)
         fill(visited)
+        counters = visited.page.context.new_cdp_session(visited.page)
         held = []
-        for _ in range(looks):
-            visited.page.wait_for_timeout(EVERY_S * 1000)
-            held.append(look(visited, counters))
-        folded = int(visited.store("return s.header.base_seq"))
+        filled = int(visited.store("return s.header.base_seq"))
+        with busy(visited, STEPS_A_SECOND):
+            for _ in range(looks):
+                visited.page.wait_for_timeout(EVERY_S * 1000)
+                held.append(look(visited, counters))
+        folded = int(visited.store("return s.header.base_seq")) - filled
     if folded < KEPT_RECORDS:
         raise PageError(f"only {folded} records were folded: the engine hardly ran")
     return [
@@ -65,13 +68,24 @@ def measure(effort: Effort) -> list[Figure]:
 
 
 def fill(visited: VisitedPage) -> None:
-    """Let the page come to the limit of its records first: until then it has to grow."""
+    """Let the page come to the most records and ended requests that it keeps: until then it grows.
+
+    The requests are like those of `busy`, many at once and as fast as the engine can.
+    """
     visited.store("s.maxRecords = argument", KEPT_RECORDS)
-    for _ in range(FILLING_S):
-        visited.page.wait_for_timeout(1000)
-        if visited.store("return s.header.base_seq > 0"):
+    visited.post("/api/engine/run", {})
+    for begun in range(0, MAX_FINISHED_REQUESTS, AT_ONCE):
+        prompts = [f"{begun + number} " * 8 for number in range(AT_ONCE)]
+        body = {"prompt": prompts, "max_tokens": MAX_TOKENS, "ignore_eos": True}
+        visited.post("/v1/completions", body)
+    for _ in range(SHOWN_WITHIN_S):
+        base, requests = visited.store(
+            "return [s.header.base_seq, Object.keys(s.state.requests).length]"
+        )
+        if base > 0 and requests >= MAX_FINISHED_REQUESTS:
             return
-    raise PageError(f"no record was folded within {FILLING_S} s")
+        visited.page.wait_for_timeout(1000)
+    raise PageError(f"the page has {requests} requests, and folded {base} records")
 
 
 def look(visited: VisitedPage, counters: CDPSession) -> Held:
