@@ -27,6 +27,7 @@ class Claim(NamedTuple):
     claim: str
     verdict: str
     holds: str
+    components: list[str]  # the boxes that it is about
 
 
 class MapNames(NamedTuple):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.test_lessons import Learner
+from tests.browser.test_lessons import Learner, look_for_the_hit, lose_it_by_one_token
 from tests.browser.test_page import READY, Tab
 from tests.servers import ready_app
 from tests.waiting import wait_until
@@ -93,34 +93,16 @@ def join(learner: Learner, code: str, name: str) -> None:
 
 def do_the_lab(learner: Learner) -> None:
     """All of *Lose a hit*: what was locked, an event, a box and a knob, each wrong at first."""
-    tab, side = learner.tab, learner.side
+    side = learner.side
     side.get_by_text("The full ones, each under a hash").click()
     side.get_by_role("button", name="Answer").first.click()
     learner.reads("A block with an empty slot would change yet")
-    learner.next("What one token is needed for")
-    learner.next("Your engine has blocks of")
-    learner.answer(1, "Lock my predictions")
-    learner.reads("Your predictions are locked")
-    learner.next("Step the engine yourself")
-    tab.press("Step")
-    learner.reads("the prefix cache keeps")
-    learner.next("r1 came with the very same")
-    learner.next("What you look for happened just before")
-    log = tab.log()
-    for event, says in (("blocks_hit", "1 of 2 points"), ("prefix_looked_up", "2 of 2 points")):
-        found = [each for each in log.events(event) if each["facts"]["request"] == "r1"]
-        side.locator("input[type=number]").first.fill(str(found[0]["seq"]))
-        side.get_by_role("button", name="Answer").first.click()
-        learner.reads(says)
+    look_for_the_hit(learner, lambda seq: side.locator("input[type=number]").first.fill(str(seq)))
     side.get_by_role("combobox").click()
-    tab.page.get_by_role("option", name="KVCacheManager").click()
+    learner.tab.page.get_by_role("option", name="KVCacheManager").click()
     side.get_by_role("button", name="Answer").last.click()
     learner.reads("It keeps the hashes of all blocks")
-    learner.next("One token more or less")
-    learner.knob(24)
-    learner.reads("The prompt ends with a full block")
-    learner.knob(25)
-    learner.reads("Done: r1")
+    lose_it_by_one_token(learner)
     learner.next("You have 4 of 6 questions right")
 
 

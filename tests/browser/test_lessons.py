@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -214,9 +214,29 @@ def test_the_lab_is_predicted_run_compared_and_explained(learner: Learner) -> No
     expect(fields.first).to_have_value("")
 
 
-def test_a_lab_waits_takes_a_moment_and_holds_elsewhere(learner: Learner) -> None:
-    """The second lab: its learner steps, points at an event, and turns a knob."""
-    tab, side = learner.start("lose-a-hit").tab, learner.side
+def test_a_locked_choice_keeps_its_mark(learner: Learner) -> None:
+    from playwright.sync_api import expect
+
+    side = learner.start("who-was-evicted").side
+    learner.next("The free queue")
+    learner.next("Three requests come")
+    side.get_by_text("Those of r1, which came last.").click()
+    learner.answer(3, "Lock my predictions")
+    learner.reads("Your predictions are locked")
+    chosen = side.get_by_role("radio", name="Those of r1, which came last.")
+    for _ in range(2):  # now, and when its reader comes back
+        expect(chosen).to_be_checked()
+        expect(chosen).to_be_disabled()
+        side.get_by_role("button", name="Back").click()
+        learner.next("Three requests come")
+
+
+def look_for_the_hit(learner: Learner, point: Callable[[int], None]) -> None:
+    """The beginning of *Lose a hit*, once two questions are asked: to the event that tells why.
+
+    `point` fills in a record; the first one is right in part only.
+    """
+    tab, side = learner.tab, learner.side
     learner.next("What one token is needed for")
     learner.next("Your engine has blocks of")
     learner.answer(1, "Lock my predictions")
@@ -227,22 +247,34 @@ def test_a_lab_waits_takes_a_moment_and_holds_elsewhere(learner: Learner) -> Non
     learner.next("r1 came with the very same")
     learner.next("What you look for happened just before")
     log = tab.log()
-    looked_up, hit = (
-        [event for event in log.events(name) if event["facts"]["request"] == "r1"][0]["seq"]
-        for name in ("prefix_looked_up", "blocks_hit")
-    )
-    for seq, says in ((hit, "1 of 2 points"), (looked_up, "2 of 2 points")):
-        tab.store(f"s.seek({seq} - s.header.base_seq)")
-        tab.wait_for("s.header.base_seq + s.cursor", seq)
-        side.get_by_role("button", name="This one").click()
-        becomes(lambda: side.locator("input[type=number]").first.input_value(), str(seq))
+    for event, says in (("blocks_hit", "1 of 2 points"), ("prefix_looked_up", "2 of 2 points")):
+        found = [each for each in log.events(event) if each["facts"]["request"] == "r1"]
+        point(found[0]["seq"])
         side.get_by_role("button", name="Answer").first.click()
         learner.reads(says)
+
+
+def lose_it_by_one_token(learner: Learner) -> None:
+    """The knob of *Lose a hit*, wrong at first."""
     learner.next("One token more or less")
     learner.knob(24)
     learner.reads("The prompt ends with a full block")
     learner.knob(25)
     learner.reads("Done: r1")
+
+
+def test_a_lab_waits_takes_a_moment_and_holds_elsewhere(learner: Learner) -> None:
+    """The second lab: its learner steps, points at an event, and turns a knob."""
+    tab, side = learner.start("lose-a-hit").tab, learner.side
+
+    def point(seq: int) -> None:
+        tab.store(f"s.seek({seq} - s.header.base_seq)")
+        tab.wait_for("s.header.base_seq + s.cursor", seq)
+        side.get_by_role("button", name="This one").click()
+        becomes(lambda: side.locator("input[type=number]").first.input_value(), str(seq))
+
+    look_for_the_hit(learner, point)
+    lose_it_by_one_token(learner)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -339,11 +371,16 @@ def test_what_is_looked_up_is_lit_and_a_case_is_found_by_its_thread(learner: Lea
     side.get_by_role("button", name="Term: Worker").press("Enter")
     learner.reads("On the map: GPU Worker")  # which is another one than the engine's own
     tab.wait_for("s.selection.component", "worker")
-    field.fill("max_num_seqs")
-    field.press("Enter")
+    tab.page.locator(".gb-brand").click()
+    tab.page.keyboard.press("/")
+    expect(field).to_be_focused()
+    tab.page.keyboard.type("max_num_s")  # the rest is found as it is typed
     side.get_by_role("button", name="Setting: max_num_seqs").press("Enter")
     learner.reads("Now: 8. You change it in the menu Engine, under Scheduling.")
     tab.wait_for("s.selection.component", "scheduler")
+    side.get_by_role("link", name="change it in the menu Engine").click()
+    expect(tab.page.get_by_label("max_num_seqs: most requests")).to_be_focused()
+    tab.page.keyboard.press("Escape")
     field.fill("#46283")
     field.press("Enter")
     side.locator(".st-key-gb-start-abort-leak button").click()
@@ -352,6 +389,27 @@ def test_what_is_looked_up_is_lit_and_a_case_is_found_by_its_thread(learner: Lea
     learner.reads("A correct engine does not do this. The one here is broken on purpose.")
     learner.next("A client hangs up")
     learner.reads("This engine is broken on purpose.")
+    tab.page.locator(".gb-brand").click()
+    tab.page.keyboard.press("/")
+    tab.has(".gb-transport", "press Leave first")
+
+
+def test_a_claim_that_a_step_shows_leads_to_its_card_and_its_boxes(
+    browser: Browser, server_url: str
+) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    tab = Tab(context.new_page(), f"{server_url}/?lesson=preemption#lesson_step=6").open()
+    learner = Learner(tab)
+    learner.side.get_by_role("button", name="Start at step 6").click()
+    learner.reads("Claim 6 is beside the map: what is said, and what holds. It is about")
+    learner.side.get_by_role("link", name="Chunked Scheduler").click()
+    tab.wait_for("s.selection.component", "scheduler")
+    tab.page.get_by_role("tab", name="Inspector").click()
+    learner.side.get_by_role("link", name="Claim 6").click()
+    tab.has("[data-claim='6']", "swapped to CPU memory")
+    learner.next("The same moment, and one more")
+    tab.wait_for("s.header.state.engine?.step", 1)  # the log begins where the engine was saved
+    context.close()
 
 
 def test_a_tour_is_presented_with_a_clicker_and_notes_beside_it(learner: Learner) -> None:

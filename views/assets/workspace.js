@@ -320,6 +320,10 @@ class Workspace {
       this.head.toggleHelp();
       return true;
     }
+    if (key === "/") {
+      void guide().lookUp();
+      return true;
+    }
     if (/^[1-9]$/.test(key)) {
       const view = store.document?.views?.[Number(key) - 1];
       if (view) store.setView(view.id);

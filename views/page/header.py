@@ -22,7 +22,8 @@ def header(shown: Shown, llm: AsyncLLM | None, key: str | None) -> None:
         lesson_sidebar.button()
         class_place.button()
         compare_place.button(llm)
-        with st.popover("Engine", icon=":material/settings:", disabled=llm is None):
+        icon = ":material/settings:"
+        with st.popover("Engine", icon=icon, disabled=llm is None, key="gb-engine-menu"):
             if llm is not None:
                 settings_form(llm)
         with st.popover("Connect", icon=":material/lan:", disabled=llm is None or key is None):

@@ -26,7 +26,7 @@ from lessons.questions import (
 from lessons.runs import Run
 from lessons.stage import config_of
 from lessons.text import render, words
-from views.page import lesson_change, lesson_wait
+from views.page import lesson_change, lesson_wait, lookup
 from views.page.guard import guarded
 from views.page.words import plain
 
@@ -51,6 +51,8 @@ def draw(player: Player, llm: AsyncLLM, labels: Labels, bringing: threading.Lock
     if step.look is not None:
         with st.container(key="gb-lesson-look"):
             st.markdown(f":material/visibility: {_text(step.look, scope, labels)}")
+    if step.focus.claim is not None:
+        st.caption(lookup.claim_links(step.focus.claim, labels))
     if player.waits:
         lesson_wait.draw(player, llm)
         return

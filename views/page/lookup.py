@@ -55,6 +55,7 @@ def results(lessons: list[Lesson]) -> list[Entry] | None:
         "Search",
         key=_QUERY,
         type="search",
+        live=True,
         max_chars=200,
         placeholder="A symptom, a term, a setting…",
         icon=":material/search:",
@@ -98,11 +99,20 @@ def card(llm: AsyncLLM | None) -> Lit | None:
             case "term":
                 return _term(opened, _named(entry.id))
             case "claim":
-                st.markdown("Its card is open beside the map: what is said, and what holds.")
+                st.markdown(claim_links(int(entry.id), _map().boxes))
                 return Lit(opened.turn, None, int(entry.id))
         _setting(entry.id, llm)
         term = next((term for term in _terms() if term.term == entry.id), None)
         return None if term is None else _term(opened, term)
+
+
+def claim_links(number: int, labels: dict[str, str]) -> str:
+    """Return where a claim's card is, and which boxes it is about, as Markdown with links."""
+    said = f"[Claim {number}](#gb-claim-{number}) is beside the map: what is said, and what holds."
+    claim = next((each for each in _claims() if each.number == number), None)
+    boxes = [] if claim is None else [box for box in claim.components if box in labels]
+    links = [f"[{plain(labels[box])}](#gb-box-{box})" for box in boxes]
+    return f"{said} It is about {', '.join(links)}." if links else said
 
 
 def _term(opened: Opened, term: Term | None) -> Lit | None:
@@ -130,7 +140,8 @@ def _setting(name: str, llm: AsyncLLM | None) -> None:
                 if setting.help:
                     st.markdown(setting.help)
                 now = "" if llm is None else _now(form_values(llm.config).get(name))
-                st.caption(f"{now}You change it in the menu *Engine*, under {group}.")
+                link = f"[change it in the menu *Engine*](#gb-setting-{name})"
+                st.caption(f"{now}You {link}, under {group}.")
 
 
 def _now(value: Any) -> str:

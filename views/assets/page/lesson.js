@@ -2,12 +2,14 @@
 /**
  * What a lesson in the sidebar has the page show: each step once, when it comes, and then whatever
  * its reader clicks. Links of its text are caught here: `#gb-box-scheduler`, `#gb-request-r0`,
- * `#gb-block-3`, `#gb-moment-TRACE-57`.
+ * `#gb-block-3`, `#gb-moment-TRACE-57`, `#gb-claim-6`, `#gb-setting-max_num_seqs`.
  *
  * @typedef {{turn: number, view: string|null, component: string|null, request: string|null,
  *   block: number|null, trace_id: string|null, seq: number|null, claim: number|null,
  *   marks: boolean, picks: boolean}} LessonShown
  */
+
+import { GUIDE } from "../words/guide.js";
 
 /** @import { Store } from "../core/store.js" */
 
@@ -16,7 +18,9 @@ const PHONE = 640; // on a narrower page the lesson stands above what is to be s
 const USES = ["pointerdown", "keydown"];
 const DRAWN_MS = 300; // by then Streamlit has drawn a step, and taken away the button pressed
 
-const LINK = /^#gb-(box|request|block|moment)-(.+)$/;
+const LINK = /^#gb-(box|request|block|moment|claim|setting)-(.+)$/;
+const SEARCH = ".st-key-gb-search input";
+const DRAWN_BY_MS = 30_000; // Streamlit draws what was asked for by then, or not at all
 
 export class LessonGuide {
   /** @param {Store} store */
@@ -103,7 +107,7 @@ export class LessonGuide {
     const { header, cursor } = this.store;
     if (!header || this.marks === null) return;
     if (header.trace_id !== this.marks) {
-      this.store.tell("info", "The map shows another log; choose Show me to come back.");
+      this.store.tell("info", GUIDE.otherLog);
       return;
     }
     this.tellMarked?.({ trace_id: header.trace_id, seq: header.base_seq + cursor });
@@ -138,7 +142,7 @@ export class LessonGuide {
     if (!found) return;
     event.preventDefault();
     this.show(found[1], decodeURIComponent(found[2]));
-    this.bringIntoSight();
+    if (found[1] !== "setting") this.bringIntoSight();
   }
 
   /**
@@ -165,6 +169,8 @@ export class LessonGuide {
     if (kind === "box") this.showBox(name);
     else if (kind === "request") store.select({ request: name });
     else if (kind === "block") store.select({ block: Number(name) });
+    else if (kind === "claim") this.showClaim?.(Number(name));
+    else if (kind === "setting") void this.showSetting(name);
     else this.showMoment(name);
   }
 
@@ -172,7 +178,37 @@ export class LessonGuide {
   showBox(name) {
     const isThere = this.store.document?.components.some((box) => box.id === name);
     if (isThere) this.store.select({ component: name });
-    else this.store.tell("info", "That box is not on this map.");
+    else this.store.tell("info", GUIDE.noBox);
+  }
+
+  /** Open the engine's menu at a setting's field. @param {string} name */
+  async showSetting(name) {
+    const field = `[class*="st-key-gb-settings-${CSS.escape(name)}-"] input`;
+    await pause(); // the click that is under way would close the menu again
+    if (!document.querySelector(field)) press(".st-key-gb-engine-menu button");
+    const input = await drawn(field); // its place is drawn before it is
+    if (!(input instanceof HTMLElement)) {
+      this.store.tell("info", GUIDE.noMenu);
+      return;
+    }
+    input.scrollIntoView({ block: "center" });
+    input.focus({ preventScroll: true });
+  }
+
+  /** Bring the keyboard to the search of the lessons' list, which is opened for it. */
+  async lookUp() {
+    if (document.querySelector(".st-key-gb-lesson-nav")) {
+      this.store.tell("info", GUIDE.leaveFirst);
+      return;
+    }
+    const isAside = document.querySelector("[data-testid=stExpandSidebarButton]") !== null;
+    if (isAside || !document.querySelector(SEARCH)) press(".st-key-gb-lessons button");
+    const before = document.activeElement;
+    const field = await drawn(SEARCH);
+    const hasMovedOn = ![before, document.body].includes(document.activeElement);
+    if (hasMovedOn || !(field instanceof HTMLInputElement)) return;
+    field.focus();
+    field.select();
   }
 
   /** @param {string} name the log's id, a hyphen, the record's number */
@@ -180,7 +216,7 @@ export class LessonGuide {
     const { store } = this;
     const at = name.lastIndexOf("-");
     if (store.header?.trace_id !== name.slice(0, at)) {
-      store.tell("info", "That moment is in a log that has ended; bring the engine back first.");
+      store.tell("info", GUIDE.endedLog);
       return;
     }
     const index = Number(name.slice(at + 1)) - store.header.base_seq;
@@ -188,4 +224,25 @@ export class LessonGuide {
     const record = store.records[index];
     if (record?.kind === "event") store.select({ component: record.component });
   }
+}
+
+/** @param {string} selector of a button */
+function press(selector) {
+  const button = document.querySelector(selector);
+  if (button instanceof HTMLElement) button.click();
+}
+
+/** @param {number} [ms] @returns {Promise<void>} */
+function pause(ms = 0) {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/** What Streamlit is about to draw, once it is there. @param {string} selector */
+async function drawn(selector) {
+  for (const began = Date.now(); Date.now() - began < DRAWN_BY_MS; ) {
+    const found = document.querySelector(selector);
+    if (found) return found;
+    await pause(50);
+  }
+  return null;
 }

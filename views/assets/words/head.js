@@ -17,6 +17,7 @@ export const SHORTCUTS = [
   [["↑ ↓ ← →"], "to the nearest box in that direction"],
   [["Enter"], "select the box; once more: open it"],
   [["+", "-", "0"], "zoom the map, fit it"],
+  [["/"], "search lessons, terms, claims and settings"],
   [["f"], "present the lesson that is open: full screen, with a clicker's keys"],
   [["?"], "this list"],
 ];
