@@ -491,7 +491,8 @@ def test_the_kernel_view_and_its_boxes_are_about_the_executor_s_step(
     found = page.evaluate(
         """async (indexes) => {
             const { model } = await import("/assets/panels/graph_model.js");
-            const { liveOf, moments } = await import("/assets/boxes/live.js");
+            const { liveOf } = await import("/assets/boxes/live.js");
+            const { moments } = await import("/assets/boxes/moment.js");
             const { store } = window.stage;
             return indexes.map((index) => {
                 store.seek(index);

@@ -184,7 +184,7 @@ def test_a_view_of_another_document_shows_the_panel_of_most_of_its_boxes(
         }"""
     )
     shown = ["blocks", "graph", "graph", "", "lifecycle", "graph"]  # most boxes are the runner's
-    assert found == [f"./panels/{name}.js" if name else "" for name in shown]
+    assert found == [f"../panels/{name}.js" if name else "" for name in shown]
 
 
 def test_the_map_changes_with_its_document_and_comes_back(page: Page, recorded: Recorded) -> None:

@@ -106,7 +106,7 @@ def test_bars_are_as_high_as_their_share_of_the_budget(page: Page, budget: int) 
         """() => {
           const { timeline } = harness.panelOf();
           const { top, height } = harness.BARS;
-          const { context, ratio } = timeline.bars;
+          const { context, ratio } = timeline.bars.plane;
           const { model } = timeline;
           return model.steps.filter((bar) => bar.step < model.step).map((bar) => {
             const x = Math.floor((timeline.x(bar.step) + timeline.column / 2) * ratio);

@@ -8,39 +8,23 @@ import { EngineLink } from "./core/stream.js";
 import { PHONE } from "./map/foot.js";
 import { ArchitectureMap } from "./map/map.js";
 import { DocumentWatch } from "./page/document_watch.js";
-import { el, setAttribute, setText } from "./page/dom.js";
+import { el } from "./page/dom.js";
 import { Address } from "./page/address.js";
 import { Announcer } from "./page/announcer.js";
 import { Banners } from "./page/banners.js";
 import { Head } from "./page/head.js";
 import { LessonGuide } from "./page/lesson.js";
 import { followMember } from "./page/member.js";
+import { PanelPlace } from "./page/panel_place.js";
+import { sheets } from "./page/sheets.js";
 import { Side } from "./page/side.js";
+import { takesKeys } from "./page/takes_keys.js";
 import { Theme } from "./page/theme.js";
 import { TourMode } from "./page/tour.js";
 import { Transport } from "./page/transport.js";
-import { PANEL_FILES, panelOf, staticNotice } from "./page/view_panel.js";
 import { Wishes } from "./page/wishes.js";
 import { Yours } from "./page/yours.js";
-import { noLog } from "./words/empty.js";
 import { messageOf } from "./words/format.js";
-
-const SHEETS = [
-  "./base.css",
-  "./head.css",
-  "./map.css",
-  "./inspector.css",
-  "./transport.css",
-  "./panels.css",
-  "./lifecycle.css",
-  "./blocks.css",
-  "./kernels.css",
-  "./rooms.css",
-  "./side.css",
-  "./tour.css",
-];
-
-/** @import { PageDocument } from "./core/document.js" */
 
 /** How long a workspace that left the page may take to come back. */
 const GONE_MS = 250;
@@ -80,7 +64,7 @@ export function mount(component) {
   wishes.tell = (open) => component.setStateValue("wishes", open);
   wishes.heard(component.data?.heard ?? 0);
   workspace.head.openDocument = (name, text) => wishes.ask("given", { name, text });
-  workspace.goHome = () => wishes.ask("home");
+  workspace.panel.goHome = () => wishes.ask("home");
   workspace.tellAgain(component.data?.session ?? null, component.setStateValue);
   followMember(component.data?.member ?? null, component.setStateValue);
   guide().tellPicked = (box) => wishes.ask("picked", box);
@@ -168,10 +152,13 @@ class Workspace {
     const map = el("section", { class: "gb-map", "aria-label": "Map" });
     const inspector = el("aside", { class: "gb-inspector", "aria-label": "Inspector" });
     const transport = el("section", { class: "gb-transport", "aria-label": "Transport" });
-    this.panelArea = el("section", { class: "gb-panel-area", id: "gb-panel", role: "tabpanel" });
-    this.noLog = el("p", { class: "gb-empty", hidden: true });
-    /** @type {HTMLElement|null} */
-    this.panelRoot = null;
+    /** @type {Map<string, string>} by part, what it could not draw */
+    this.faults = new Map();
+    this.panel = new PanelPlace(
+      this.store,
+      (act) => this.guarded("panel", act),
+      () => this.faults.delete("panel"),
+    );
     this.root.append(
       el(
         "div",
@@ -180,7 +167,7 @@ class Workspace {
         map,
         inspector,
         transport,
-        this.panelArea,
+        this.panel.element,
       ),
     );
     this.yours = new Yours(yours, this.store);
@@ -206,18 +193,8 @@ class Workspace {
       if (this.root.clientWidth <= PHONE) this.tap = setTimeout(show, SECOND_TAP_MS);
     };
     this.transport = new Transport(transport, this.store);
-    const sentence = () => this.panelArea.querySelector(".gbp-sentence")?.textContent ?? "";
-    this.announcer = new Announcer(this.store, sentence);
+    this.announcer = new Announcer(this.store, () => this.panel.sentence);
     this.root.append(this.announcer.element);
-    /** @type {any} */
-    this.panel = null;
-    /** @type {Map<string, string>} by part, what it could not draw */
-    this.faults = new Map();
-    /** The panel's module; what stands there without one is of its document. */
-    this.panelFile = /** @type {string|null} */ (null);
-    this.panelPage = /** @type {PageDocument|null} */ (null);
-    /** @type {(() => void)|undefined} asks for the engine's own map */
-    this.goHome = undefined;
     this.theme = new Theme(this.root, () => this.store.changed());
     this.turn = 0;
     this.panelIsNext = false;
@@ -287,7 +264,7 @@ class Workspace {
     document.removeEventListener("keydown", this.onKey);
     removeEventListener("pagehide", this.onHide);
     this.theme.destroy();
-    this.panel?.destroy?.();
+    this.panel.destroy();
     this.head.destroy();
     this.map.destroy();
     this.transport.destroy();
@@ -352,7 +329,7 @@ class Workspace {
   }
 
   takeTurn() {
-    if (this.panelIsNext) this.updatePanel();
+    if (this.panelIsNext) this.panel.update();
     else this.updateMap();
     this.panelIsNext = !this.panelIsNext;
   }
@@ -382,128 +359,4 @@ class Workspace {
       console.error(`glassbox: ${name}`, error);
     }
   }
-
-  // -- the panel ---------------------------------------------------------------------------------
-
-  updatePanel() {
-    const { store } = this;
-    setAttribute(this.panelArea, "aria-labelledby", store.view ? `gb-tab-${store.view}` : null);
-    const file = panelOf(store.document, store.currentView);
-    if (file !== this.panelFile || (!file && this.panelPage !== store.document)) {
-      this.panelFile = file;
-      this.panelPage = store.document;
-      if (file) void this.mountPanel(file);
-      else this.showNoPanel();
-      return;
-    }
-    this.guarded("panel", () => this.panel?.update());
-    this.showNoLog();
-  }
-
-  /** As long as there is no engine, one sentence stands for all the panel's figures. */
-  showNoLog() {
-    const { header, modelStatus } = this.store;
-    const none = header === null && modelStatus !== null;
-    setText(this.noLog, none ? noLog(modelStatus) : "");
-    this.noLog.hidden = !none;
-    if (this.panelRoot) this.panelRoot.hidden = none;
-  }
-
-  clearPanel() {
-    this.panel?.destroy?.();
-    this.panel = this.panelRoot = null;
-    this.panelArea.replaceChildren();
-    this.faults.delete("panel");
-  }
-
-  showNoPanel() {
-    this.clearPanel();
-    this.panelArea.append(staticNotice(this.store.document, this.goHome));
-  }
-
-  /** @param {string} file */
-  async mountPanel(file) {
-    let module = null;
-    let reason = "";
-    try {
-      // All of them now: a view's first picture is to come as fast as its second.
-      await Promise.allSettled(PANEL_FILES.map((each) => import(each)));
-      module = await import(file);
-    } catch (error) {
-      reason = messageOf(error);
-    }
-    if (file !== this.panelFile) return;
-    this.clearPanel();
-    if (!module) {
-      this.panelArea.append(
-        el("div", {
-          class: "gb-empty",
-          text: `The panel of this view could not be loaded (${reason}).`,
-        }),
-      );
-      return;
-    }
-    const root = el("div", { class: "gb-panel" });
-    // The panel's own titles are below this one; who sees it has the view's tab instead.
-    const title = el("h2", { class: "gb-sr", text: this.store.currentView?.label ?? "" });
-    this.panelRoot = root;
-    this.panelArea.append(title, root, this.noLog);
-    this.guarded("panel", () => {
-      this.panel = module.mount(root, this.store);
-      this.panel.update();
-    });
-  }
-}
-
-/**
- * @param {() => void} onReady @param {string[]} [more] that only the asker has
- * @returns {HTMLLinkElement[]}
- */
-export function sheets(onReady, more = []) {
-  const files = [...SHEETS, ...more];
-  let open = files.length;
-  const done = () => {
-    open -= 1;
-    if (!open) onReady();
-  };
-  return files.map(
-    (file) =>
-      /** @type {HTMLLinkElement} */ (
-        el("link", {
-          rel: "stylesheet",
-          href: new URL(file, import.meta.url).href,
-          onload: done,
-          onerror: done,
-        })
-      ),
-  );
-}
-
-/** Whether an element wants a key for itself. @param {Element} target @param {string} key */
-function takesKeys(target, key) {
-  if (
-    target.closest(
-      "input:not([type=range]):not([type=checkbox]), textarea, select, " +
-        "[contenteditable=true], [contenteditable='']",
-    )
-  )
-    return true;
-  if (target.matches("input[type=range]"))
-    return key.startsWith("Arrow") || key === "Home" || key === "End";
-  if (key === " " || key === "Enter")
-    return Boolean(
-      target.closest(
-        "button, a, summary, input[type=checkbox], [role=button], [role=radio], [role=tab], " +
-          "[role=checkbox], [role=switch], [role=option], [role=menuitem]",
-      ),
-    );
-  if (key.startsWith("Arrow") || key === "Home" || key === "End") {
-    return Boolean(
-      target.closest(
-        "[role=tab], [role=radio], [role=radiogroup], [role=slider], [role=menu], " +
-          "[role=listbox], pre",
-      ),
-    );
-  }
-  return false;
 }

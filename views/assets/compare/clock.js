@@ -1,7 +1,7 @@
 // @ts-check
 /** One clock for two logs: the step that both stand at, and the columns that both have. */
 import { seekStep, stepOf } from "../panels/cursor.js";
-import { GUTTER, RIGHT } from "../panels/lifecycle_timeline.js";
+import { GUTTER, RIGHT } from "../panels/lifecycle_bars.js";
 import { Store } from "../core/store.js";
 import { traceIndex } from "../core/trace_index.js";
 

@@ -9,7 +9,8 @@ import { Theme } from "../page/theme.js";
 import { Sentence, legend, redrawOnChange } from "../panels/parts.js";
 import { LEGEND, WORDS, dispatchOpening, opening, sideParts } from "../words/compare.js";
 import { messageOf } from "../words/format.js";
-import { sheets, store as pageStore } from "../workspace.js";
+import { sheets } from "../page/sheets.js";
+import { store as pageStore } from "../workspace.js";
 import { BesideStore, SharedClock } from "./clock.js";
 import { Strip } from "./strip.js";
 
@@ -57,7 +58,7 @@ class Compare {
     const told = { class: "gbp gbc-body", tabindex: "-1", role: "group", "aria-label": WORDS.both };
     this.body = el("div", told, el("p", { text: WORDS.loading }));
     this.root.append(this.body);
-    this.sheets = sheets(() => (this.root.style.visibility = ""), ["./compare.css"]);
+    this.sheets = sheets(() => (this.root.style.visibility = ""), ["../compare.css"]);
     parent.append(...this.sheets, this.root);
     this.theme = new Theme(this.root, () => this.redraw?.again());
     /** @type {Strip[]} */

@@ -3,7 +3,8 @@
 import { el, setText } from "../page/dom.js";
 import { line } from "../panels/lifecycle_cells.js";
 import { model } from "../panels/lifecycle_model.js";
-import { BARS, Timeline } from "../panels/lifecycle_timeline.js";
+import { BARS } from "../panels/lifecycle_bars.js";
+import { Timeline } from "../panels/lifecycle_timeline.js";
 import { haloText } from "../panels/canvas.js";
 import { Sentence, Twin } from "../panels/parts.js";
 import { WORDS } from "../words/compare.js";
@@ -46,17 +47,17 @@ class SharedTimeline extends Timeline {
     super.draw(data, colours, width, window, height);
     if (this.parts === null || this.parts < window.from || this.parts > window.to) return;
     const x = this.x(this.parts) + 0.5;
-    for (const plane of [this.bars, this.plane]) {
+    for (const plane of [this.bars.plane, this.plane]) {
       const c = plane.context;
       c.globalAlpha = 1;
       c.strokeStyle = colours.bad;
       c.lineWidth = 1.5;
       c.setLineDash([4, 3]);
-      line(c, x, plane === this.bars ? 4 : 0, x, plane.height);
+      line(c, x, plane === this.bars.plane ? 4 : 0, x, plane.height);
       c.setLineDash([]);
       c.lineWidth = 1;
     }
-    const c = this.bars.context;
+    const c = this.bars.plane.context;
     c.font = `600 11px ${colours.font}`;
     c.fillStyle = colours.bad;
     c.textBaseline = "middle";

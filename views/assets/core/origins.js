@@ -4,19 +4,16 @@
  *
  * The counterpart of engine/origins.py, record by record as they come; a test compares the two.
  */
+import { BlockOrigins } from "./block_origins.js";
 import { blocksOf } from "./records.js";
 import { atOrBefore } from "./sorted.js";
 import { DECISIONS } from "./why.js";
 
-/** @import { EventRecord, LogRecord, PatchRecord, Reason } from "./records.js" */
+/** @import { EventRecord, LogRecord, PatchRecord } from "./records.js" */
 /** @import { Store } from "./store.js" */
 
 /**
  * @typedef {Record<string, any>} Numbers what an event alone does not have, as it stood then
- * @typedef {{hash: string, parent: string, request: string, logical: number, step: number}}
- *   Content what a block has cached, and who entered it ("" where the log does not go back so far)
- * @typedef {{content: Content, how: string, step: number, to: string}}
- *   Lost content that no block had any more
  * @typedef {"waiting" | "running" | "gone"} Status
  * @typedef {{seq: number, status: Status, step: number}} Standing from a record on
  */
@@ -61,32 +58,13 @@ export class Origins {
     // As of the record that was read last.
     /** @type {Set<string>} */
     this.running = new Set();
-    /** @type {Map<number, Content>} by block */
-    this.content = new Map();
-    /** @type {Map<string, Set<number>>} blocks of a hash */
-    this.copies = new Map();
-    /** @type {Map<string, Set<number>>} blocks by the hash of the block before */
-    this.following = new Map();
-    /** @type {Map<string, Lost>} by hash */
-    this.lost = new Map();
-    /** @type {Map<number, Set<string>>} of a block */
-    this.holders = new Map();
-    /** @type {Map<number, number>} of a block: the step in which its last holder let go */
-    this.unusedSince = new Map();
     /** @type {Map<string, number>} tokens that a request had when it was preempted */
     this.computed = new Map();
-    /** @type {Map<string, number>} blocks of its own content at its latest look-up */
-    this.ownHits = new Map();
     /** @type {Map<string, {step: number, tokens: number}>} a request's latest share */
     this.given = new Map();
     /** @type {{step: number, who: string[]}} */
     this.victims = { step: -1, who: [] };
-    /** @type {Map<string, number[]>} */
-    this.prompts = new Map();
-    /** @type {Map<string, string>} */
-    this.salts = new Map();
-    /** @type {Map<string, number[]>} */
-    this.outputs = new Map();
+    this.cache = new BlockOrigins(this.blockSize);
     if (header) this.begin(header.state, header.base_seq - 1);
   }
 
@@ -133,14 +111,13 @@ export class Origins {
   // -- reading -----------------------------------------------------------------------------------
 
   /**
-   * The state before the first record: who holds what is known, its past is not.
+   * The state before the first record, whose past is not known.
    * @param {any} state @param {number} seq
    */
   begin(state, seq) {
     const step = state?.engine?.step ?? 0;
     for (const [id, request] of Object.entries(state?.requests ?? {})) {
       this.takeRequest(id, request, seq);
-      this.outputs.set(id, Object.values(request.output_token_ids ?? {}));
       this.begins.set(id, 0);
       if (request.status === "running") {
         this.stand(id, seq, "running", step);
@@ -148,13 +125,8 @@ export class Origins {
       } else if (request.status === "waiting" || request.status === "preempted") {
         this.stand(id, seq, "waiting", step);
       }
-      for (const block of Object.values(request.block_table ?? {}))
-        setIn(this.holders, block).add(id);
     }
-    for (const [id, block] of Object.entries(state?.blocks ?? {})) {
-      if (block.hash !== undefined)
-        this.enter(Number(id), { hash: block.hash, parent: "?", request: "", logical: 0, step });
-    }
+    this.cache.begin(state, step);
   }
 
   /** @param {PatchRecord} patch */
@@ -168,10 +140,7 @@ export class Origins {
 
   /** @param {string} id @param {any} changes @param {number} seq */
   takeRequest(id, changes, seq) {
-    if (changes.prompt_token_ids) {
-      this.prompts.set(id, changes.prompt_token_ids);
-      this.salts.set(id, changes.cache_salt ?? "");
-    }
+    this.cache.takeRequest(id, changes);
     if (changes.prev !== undefined || !this.ahead.has(id))
       listIn(this.ahead, id).push({ seq, who: changes.prev ?? "" });
   }
@@ -221,7 +190,7 @@ export class Origins {
     const numbers = { seat: this.running.size, ...this.waited(event, request) };
     if (kind === "resumed") {
       numbers.computed = this.computed.get(request) ?? 0;
-      numbers.own_hits = (this.ownHits.get(request) ?? 0) * this.blockSize;
+      numbers.own_hits = (this.cache.ownHits.get(request) ?? 0) * this.blockSize;
     }
     this.stand(request, event.seq, "running", event.step);
     return numbers;
@@ -261,173 +230,6 @@ export class Origins {
     return { victims: this.victims.step === step ? this.victims.who : [] };
   }
 
-  /**
-   * The tokens of a full block of a request's table; [] where the log has not all of them.
-   * @param {string} request @param {number} logical @returns {number[]}
-   */
-  tokens(request, logical) {
-    const prompt = this.prompts.get(request) ?? [];
-    const output = this.outputs.get(request) ?? [];
-    const [first, last] = [logical * this.blockSize, (logical + 1) * this.blockSize];
-    const tokens = prompt.slice(first, last);
-    tokens.push(
-      ...output.slice(Math.max(0, first - prompt.length), Math.max(0, last - prompt.length)),
-    );
-    return tokens.length === this.blockSize ? tokens : [];
-  }
-
-  // -- blocks ------------------------------------------------------------------------------------
-
-  /** @param {EventRecord} event @param {any} facts @returns {Numbers} */
-  lookedUp({ reason }, facts) {
-    /** @type {Map<string, number>} */
-    const sources = new Map();
-    for (const block of facts.hit_blocks) {
-      const name = this.content.get(block)?.request ?? "";
-      sources.set(name, (sources.get(name) ?? 0) + 1);
-    }
-    this.ownHits.set(facts.request, sources.get(facts.request) ?? 0);
-    return {
-      ...(sources.size > 0 ? { sources: [...sources] } : {}),
-      ...(reason?.code === "first_miss" ? this.missed(facts, reason) : {}),
-    };
-  }
-
-  /**
-   * What became of the content that missed, or where the nearest cached content differs.
-   * @param {any} facts @param {Reason} reason @returns {Numbers}
-   */
-  missed(facts, reason) {
-    const lost = this.lost.get(reason.hash);
-    if (lost) {
-      return {
-        miss: lost.how,
-        cached_by: lost.content.request,
-        cached_step: lost.content.step,
-        lost_step: lost.step,
-        lost_to: lost.to,
-      };
-    }
-    const before = this.content.get(facts.hit_blocks[facts.hit_blocks.length - 1])?.hash ?? "";
-    const following = this.following.get(before) ?? new Set();
-    return this.parting(facts.request, reason.block, following) ?? { miss: "new" };
-  }
-
-  /**
-   * The first token that differs from the cached block that has most tokens in common. Content of
-   * another salt is no nearer for having some; it has to have them all.
-   * @param {string} request @param {number} logical @param {Set<number>} following
-   * @returns {Numbers|null}
-   */
-  parting(request, logical, following) {
-    const tokens = this.tokens(request, logical);
-    const salt = this.salts.get(request);
-    let [most, nearest, theirs] = [-1, -1, tokens];
-    for (const block of following) {
-      const { request: other, logical: place } = /** @type {Content} */ (this.content.get(block));
-      const others = this.tokens(other, place);
-      const same = numCommon(tokens, others);
-      const mayHit = this.salts.get(other) === salt || same === tokens.length;
-      if (others.length > 0 && mayHit && same > most)
-        [most, nearest, theirs] = [same, block, others];
-    }
-    if (tokens.length === 0 || nearest < 0) return null;
-    const numbers = { other: this.content.get(nearest)?.request, block: nearest };
-    if (most === tokens.length) return { miss: "salted", ...numbers };
-    return {
-      miss: "parted",
-      position: logical * this.blockSize + most,
-      token: tokens[most],
-      other_token: theirs[most],
-      ...numbers,
-    };
-  }
-
-  /**
-   * A request takes blocks; returns who held some of them before.
-   * @param {any} facts of blocks_hit or blocks_allocated @returns {string[]}
-   */
-  hold({ request, blocks }) {
-    /** @type {Set<string>} */
-    const others = new Set();
-    for (const block of blocks) {
-      const holders = setIn(this.holders, block);
-      for (const other of holders) others.add(other);
-      holders.add(request);
-    }
-    return [...others];
-  }
-
-  /** @param {EventRecord} event @param {any} facts @returns {Numbers} */
-  freed({ step }, { request, blocks, returned }) {
-    /** @type {Set<string>} */
-    const others = new Set();
-    for (const block of blocks) {
-      const holders = setIn(this.holders, block);
-      holders.delete(request);
-      for (const other of holders) others.add(other);
-    }
-    for (const block of returned) this.unusedSince.set(block, step);
-    const kept = returned.filter((/** @type {number} */ block) => this.content.has(block)).length;
-    return { kept, holders: [...others] };
-  }
-
-  /** @param {EventRecord} event @param {any} facts @returns {Numbers} */
-  evicted({ step }, { block, request }) {
-    const content = this.content.get(block);
-    const unused = this.unusedSince.get(block);
-    this.leave(block, "evicted", step, request);
-    return {
-      ...(content && {
-        cached_by: content.request,
-        cached_step: content.step,
-        logical: content.logical,
-      }),
-      ...(unused !== undefined && { unused_since: unused }),
-    };
-  }
-
-  /** @param {EventRecord} event @param {any} facts @returns {Numbers} */
-  cached({ step }, { request, first_index: first, parent, blocks, hashes }) {
-    /** @type {Set<number>} */
-    const copies = new Set();
-    let before = parent;
-    for (const [n, block] of blocks.entries()) {
-      const hash = hashes[n] ?? "";
-      for (const copy of setIn(this.copies, hash)) copies.add(copy);
-      this.enter(block, { hash, parent: before, request, logical: first + n, step });
-      before = hash;
-    }
-    return copies.size > 0 ? { copies: [...copies] } : {};
-  }
-
-  /** @param {EventRecord} event @param {any} facts @returns {Numbers|null} */
-  reset({ step }, { done }) {
-    if (!done) return null;
-    const blocks = [...this.content.keys()];
-    for (const block of blocks) this.leave(block, "reset", step, "");
-    return { blocks };
-  }
-
-  /** @param {number} block @param {Content} content */
-  enter(block, content) {
-    // There is something to replace only in a log that no engine wrote.
-    this.leave(block, "replaced", content.step, "");
-    this.content.set(block, content);
-    setIn(this.copies, content.hash).add(block);
-    setIn(this.following, content.parent).add(block);
-  }
-
-  /** @param {number} block @param {string} how @param {number} step @param {string} to */
-  leave(block, how, step, to) {
-    const content = this.content.get(block);
-    if (!content) return;
-    this.content.delete(block);
-    const copies = setIn(this.copies, content.hash);
-    copies.delete(block);
-    setIn(this.following, content.parent).delete(block);
-    if (copies.size === 0) this.lost.set(content.hash, { content, how, step, to });
-  }
 }
 
 /** @type {Record<string, (o: Origins, e: EventRecord, facts: any) => Numbers|null|void>} */
@@ -441,36 +243,26 @@ const TAKERS = {
     o.running.delete(f.request);
     o.stand(f.request, e.seq, "gone", e.step);
   },
-  token_appended: (o, _, f) => {
-    listIn(o.outputs, f.request).push(f.token);
-  },
-  prefix_looked_up: (o, e, f) => o.lookedUp(e, f),
+  token_appended: (o, _, f) => o.cache.appended(f),
+  prefix_looked_up: (o, e, f) => o.cache.lookedUp(e, f),
   blocks_hit: (o, _, f) => {
-    const holders = o.hold(f);
+    const holders = o.cache.hold(f);
     return holders.length > 0 ? { holders } : {};
   },
   blocks_allocated: (o, _, f) => {
-    o.hold(f);
+    o.cache.hold(f);
   },
-  block_evicted: (o, e, f) => o.evicted(e, f),
-  blocks_cached: (o, e, f) => o.cached(e, f),
+  block_evicted: (o, e, f) => o.cache.evicted(e, f),
+  blocks_cached: (o, e, f) => o.cache.cached(e, f),
   blocks_uncached: (o, e, f) => {
-    for (const block of f.blocks) o.leave(block, "uncached", e.step, "");
+    for (const block of f.blocks) o.cache.leave(block, "uncached", e.step, "");
   },
-  blocks_freed: (o, e, f) => o.freed(e, f),
-  prefix_cache_reset: (o, e, f) => o.reset(e, f),
+  blocks_freed: (o, e, f) => o.cache.freed(e, f),
+  prefix_cache_reset: (o, e, f) => o.cache.reset(e, f),
 };
 
 const TAKE = new Map(Object.entries(TAKERS));
 const DECIDE = new Set(Object.keys(DECISIONS));
-
-/** @param {number[]} tokens @param {number[]} others how many they have in common at the start */
-function numCommon(tokens, others) {
-  const end = Math.min(tokens.length, others.length);
-  let n = 0;
-  while (n < end && tokens[n] === others[n]) n += 1;
-  return n;
-}
 
 /**
  * The last of `list` at or before `seq`.
@@ -487,11 +279,4 @@ function listIn(map, key) {
   const list = map.get(key) ?? [];
   if (list.length === 0) map.set(key, list);
   return list;
-}
-
-/** @template K, V @param {Map<K, Set<V>>} map @param {K} key @returns {Set<V>} */
-function setIn(map, key) {
-  let set = map.get(key);
-  if (!set) map.set(key, (set = new Set()));
-  return set;
 }

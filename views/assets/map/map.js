@@ -4,36 +4,26 @@
  *
  * The picture is built once a document and size; an update only moves classes, texts and packets.
  */
-import { liveOf, moments } from "../boxes/live.js";
-import { PHASE_BOXES, eventsUnderWay, lanesAt } from "../core/lanes.js";
-import { el, reconcile, setAttribute, setText, svg } from "../page/dom.js";
+import { liveOf } from "../boxes/live.js";
+import { moments } from "../boxes/moment.js";
+import { el, setAttribute, setText, svg } from "../page/dom.js";
 import { Pace } from "../page/pace.js";
-import { eventPhrase } from "../words/events.js";
-import { MAP, boxText, mapText } from "../words/map.js";
+import { MAP, mapText } from "../words/map.js";
 import { PHONE, fillFoot, placeFoot } from "./foot.js";
 import { Gestures } from "./gestures.js";
+import { Hands } from "./hands.js";
 import { Motion } from "./motion.js";
 import { MovedTable } from "./moved.js";
-import { packetsOf } from "./packets.js";
 import { PATH_SIGN, pathOf } from "./path.js";
 import { makeBox, makeLine } from "./pieces.js";
-import {
-  boxIdOf,
-  centreOf,
-  cut,
-  lineTitle,
-  makeFrame,
-  placesOf,
-  round,
-  textWidth,
-} from "./shapes.js";
+import { cut, makeFrame, placesOf, round, textWidth } from "./shapes.js";
 import { TextFit } from "./text_fit.js";
+import { Traffic } from "./traffic.js";
 
 /** @import { Live } from "../boxes/live.js" */
 /** @import { PageDocument } from "../core/document.js" */
 /** @import { Store } from "../core/store.js" */
 /** @import { RoomFrame } from "../rooms/frame.js" */
-/** @import { Packet } from "./packets.js" */
 /** @import { Drawing } from "./path.js" */
 
 /** @type {Drawing} */
@@ -70,23 +60,21 @@ export class ArchitectureMap {
     this.linesByLive = new Map();
     /** @type {ReturnType<typeof makeFrame>[]} */
     this.frames = [];
-    this.packetLayer = svg("g", { class: "gb-packets" });
     this.viewport = svg("g", { class: "gb-viewport" });
     /** @type {any} the view and the boxes that were dimmed for it */
     this.dimmed = [null, null];
-    this.lastCursor = -2;
-    this.lastHeader = null;
-    /** What the live lines and the packets were drawn of. */
+    /** What the live lines were drawn of. */
     this.liveVersion = -1;
     this.liveHeader = null;
     this.liveLayout = -1;
-    this.eventLayout = -1;
     this.stage = /** @type {SVGSVGElement} */ (svg("svg", { class: "gb-stage", role: "group" }));
     this.scroll = el("div", { class: "gb-map-scroll" }, this.stage);
     this.foot = el("div", { class: "gb-map-foot" });
     this.text = new TextFit(this);
     this.live = new Pace(store, () => this.showLive());
     this.motion = new Motion(this);
+    this.traffic = new Traffic(this);
+    this.hands = new Hands(this);
     this.gestures = new Gestures(this);
     this.zoomer = this.gestures.zoomButtons();
     this.moved = new MovedTable(store);
@@ -114,7 +102,6 @@ export class ArchitectureMap {
     // Readers may space letters and lines otherwise.
     this.footResize = new ResizeObserver(() => placeFoot(this));
     this.footResize.observe(this.foot);
-    this.listen();
     // Letters are measured to fit their boxes: measure again once the page's own have come.
     Promise.all(["400 16px Inter", "650 16px Inter"].map((font) => document.fonts.load(font))).then(
       () => {
@@ -161,7 +148,7 @@ export class ArchitectureMap {
       if (live) this.linesByLive.set(live, [...(this.linesByLive.get(live) ?? []), line]);
     }
     this.frames = this.drawn.boundaries.map(makeFrame);
-    this.packetLayer = svg("g", { class: "gb-packets" });
+    this.traffic.layer.replaceChildren();
     this.viewport = svg(
       "g",
       { class: "gb-viewport" },
@@ -177,14 +164,14 @@ export class ArchitectureMap {
         }),
       ),
       svg("g", {}, ...this.lines.map((line) => line.texts)),
-      this.packetLayer,
+      this.traffic.layer,
     );
     this.stage.replaceChildren(this.viewport);
     this.gestures.fit();
     if (other) fillFoot(this);
     this.text.anew();
     placeFoot(this);
-    if (other) this.lastCursor = -2;
+    if (other) this.traffic.forget();
   }
 
   /** Where the picture ends. */
@@ -227,7 +214,7 @@ export class ArchitectureMap {
     this.showFocus();
     this.showSelection();
     if (!this.isLiveShown()) this.live.update();
-    this.showEvents();
+    this.traffic.update();
   }
 
   /** Whether a room is open in the map's place; it is brought up to date then. */
@@ -282,6 +269,8 @@ export class ArchitectureMap {
     if (box) box.node.scrollIntoView({ block: "center" });
     else this.root.scrollIntoView({ block: "start" });
   }
+  /** A box was selected by hand. */
+  onChosen = () => {};
 
   /** Whether the boxes' live lines are those of the moment. */
   isLiveShown() {
@@ -326,184 +315,5 @@ export class ArchitectureMap {
     if (meter !== undefined) {
       setAttribute(fill, "width", String(round(Math.max(0, Math.min(1, meter)) * (geo.w - 2))));
     }
-  }
-
-  showEvents() {
-    const { store } = this;
-    const moved = store.cursor !== this.lastCursor || store.header !== this.lastHeader;
-    if (!moved && this.eventLayout === this.text.layouts) return;
-    if (this.eventLayout !== this.text.layouts) this.packetLayer.replaceChildren();
-    this.eventLayout = this.text.layouts;
-    const record = store.records[store.cursor];
-    const now = record?.kind === "event" ? record : null;
-    const events = eventsUnderWay(store);
-    const packets = packetsOf(events, now).filter((packet) =>
-      this.linesByLive.has(packet.connection),
-    );
-    this.showPackets(packets);
-    this.showSparks(events, now);
-    if (moved) this.motion.fly(now, store.header === this.lastHeader ? this.lastCursor : Infinity);
-    this.lastCursor = store.cursor;
-    this.lastHeader = store.header;
-  }
-
-  /** @param {Packet[]} packets */
-  showPackets(packets) {
-    const lit = new Map(packets.map((packet) => [packet.connection, packet]));
-    for (const line of this.lines) {
-      const packet = lit.get(line.item.live);
-      line.node.classList.toggle("is-lit", packet !== undefined);
-      line.node.classList.toggle("is-now", packet?.now === true);
-      line.name.classList.toggle("is-lit", packet !== undefined);
-      setText(line.quantity, packet?.quantity ?? "");
-    }
-    const spots = packets.flatMap((packet) =>
-      (this.linesByLive.get(packet.connection) ?? []).map((line) => ({ packet, line })),
-    );
-    reconcile(
-      this.packetLayer,
-      spots,
-      ({ packet, line }) => `${line.item.id} ${packet.back}`,
-      ({ packet, line }) => this.makePacket(packet, line),
-      (node, { packet }) => {
-        setAttribute(node, "data-events", packet.events.map((event) => event.seq).join(" "));
-        setAttribute(node, "data-quantity", packet.quantity);
-        node.classList.toggle("is-now", packet.now);
-        setAttribute(node.querySelector(".halo"), "r", packet.now ? "10" : "0");
-        setAttribute(node.querySelector(".core"), "r", packet.now ? "5.5" : "4");
-      },
-    );
-  }
-
-  /** @param {Packet} packet rests near the end that it goes to, or midway @param {any} line */
-  makePacket(packet, line) {
-    const far = Math.max(line.length - 15, line.length * 0.75);
-    const end = packet.back ? line.length - far : far;
-    const rest = this.reduced.matches ? line.length / 2 : end;
-    const { x, y } = line.track.getPointAtLength(rest);
-    return svg(
-      "g",
-      {
-        class: "gb-packet",
-        "pointer-events": "none",
-        "data-connection": packet.connection,
-        transform: `translate(${round(x)} ${round(y)})`,
-      },
-      svg("circle", { class: "halo", r: 0 }),
-      svg("circle", { class: "core", r: 4 }),
-    );
-  }
-
-  /**
-   * Boxes at which events of this phase happened, and the one that the other thread is at.
-   * @param {any[]} events @param {any} now
-   */
-  showSparks(events, now) {
-    const touched = new Set();
-    for (const event of events) touched.add(event.component);
-    const meanwhile = PHASE_BOXES[lanesAt(this.store)?.other?.phase ?? ""];
-    for (const [name, box] of this.boxByLive) {
-      box.node.classList.toggle("is-meanwhile", name === meanwhile);
-      setAttribute(box.spark, "visibility", touched.has(name) ? null : "hidden");
-      box.node.classList.toggle("is-now", now !== null && now.component === name);
-      box.node.classList.toggle("is-busy", touched.has(name) || name === meanwhile);
-    }
-  }
-
-  // -- what a hover says -------------------------------------------------------------------------
-
-  /**
-   * The browser shows a title after a moment: it is written when the pointer comes.
-   * @param {Element|null} node
-   */
-  explain(node) {
-    const box = this.boxes.get(
-      node?.closest("[data-component]")?.getAttribute("data-component") ?? "",
-    );
-    if (box) {
-      const { live: name } = box.item;
-      const live = this.store.header ? liveOf(name, moments(this.store)(name)) : null;
-      const rows = (live?.rows ?? []).map(
-        (row) => `${row.name}: ${row.value}\n    ${row.truth}: ${row.how}`,
-      );
-      if (live?.meterHow) rows.push(`bar: ${live.meterHow}\n    derived: the part of the whole`);
-      setText(box.hover, [boxText(box.item), ...rows].join("\n"));
-      return;
-    }
-    const id = node?.closest("[data-connection]")?.getAttribute("data-connection");
-    const line = this.lines.find((each) => each.item.id === id || each.item.live === id);
-    if (!line) return;
-    const travelled = eventsUnderWay(this.store).filter(
-      (event) => event.connection === line.item.live,
-    );
-    const phrases = travelled.slice(-8).map((event) => `event ${event.seq}: ${eventPhrase(event)}`);
-    if (phrases.length) phrases.push("measured: events of this phase in the engine's log");
-    setText(line.hover, [lineTitle(line.item, this.boxes), ...phrases].join("\n"));
-  }
-
-  // -- hands -------------------------------------------------------------------------------------
-
-  listen() {
-    this.stage.addEventListener("click", (event) => this.clicked(event));
-    this.stage.addEventListener("keydown", (event) => this.pressed(event));
-    this.stage.addEventListener("pointerover", (event) =>
-      this.explain(/** @type {Element} */ (event.target)),
-    );
-  }
-
-  /** @param {MouseEvent} event */
-  clicked(event) {
-    if (this.gestures.dragged) return;
-    const id = boxIdOf(event.target);
-    const opener = /** @type {Element} */ (event.target).closest("[data-open]");
-    const opened = opener?.getAttribute("data-open") ?? (event.detail === 2 ? id : null);
-    if (opened !== null && this.store.canOpen(opened)) {
-      this.store.openBox(opened);
-      return;
-    }
-    this.choose(id === this.store.selection.component ? null : id);
-    if (this.store.selection.component !== null) this.onChosen();
-  }
-
-  /** A box was selected by hand. */
-  onChosen = () => {};
-
-  /** @param {string|null} id */
-  choose(id) {
-    if (id === null && this.store.selection.component === null) return;
-    this.store.select({ component: id, request: null, block: null });
-    this.showSelection();
-  }
-
-  /** @param {KeyboardEvent} event */
-  pressed(event) {
-    const id = boxIdOf(event.target);
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const again = id !== null && id === this.store.selection.component;
-    if (again && event.key === "Enter" && this.store.canOpen(id)) this.store.openBox(id);
-    else if (id && (event.key === "Enter" || event.key === " ")) {
-      this.choose(id === this.store.selection.component ? null : id);
-      if (this.store.selection.component !== null) this.onChosen();
-    } else if (id && event.key.startsWith("Arrow")) this.goTo(id, event.key);
-    else if (!this.gestures.key(event.key)) return;
-    event.preventDefault();
-    event.stopPropagation();
-  }
-
-  /** Focus the nearest box in a direction. @param {string} id @param {string} key */
-  goTo(id, key) {
-    const from = centreOf(this.boxes.get(id).item);
-    const across = key === "ArrowLeft" || key === "ArrowRight";
-    const sign = key === "ArrowRight" || key === "ArrowDown" ? 1 : -1;
-    let best = null;
-    let least = Infinity;
-    for (const box of this.boxes.values()) {
-      const to = centreOf(box.item);
-      const along = sign * (across ? to.x - from.x : to.y - from.y);
-      const aside = Math.abs(across ? to.y - from.y : to.x - from.x);
-      const cost = along + aside * 2.5;
-      if (along > 1 && cost < least) [best, least] = [box, cost];
-    }
-    best?.node.focus();
   }
 }

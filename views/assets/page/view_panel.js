@@ -13,17 +13,17 @@ import { el } from "./dom.js";
 const PANELS = [
   {
     views: "request-lifecycle",
-    file: "./panels/lifecycle.js",
+    file: "../panels/lifecycle.js",
     boxes: ["client-req", "async-engine", "scheduler"],
   },
   {
     views: "block-allocation",
-    file: "./panels/blocks.js",
+    file: "../panels/blocks.js",
     boxes: ["block-manager", "physical-vram"],
   },
   {
     views: "cuda-acceleration",
-    file: "./panels/graph.js",
+    file: "../panels/graph.js",
     boxes: ["gpu-runner", "cuda-graph", "paged-attn", "shared-gqa"],
   },
 ];

@@ -1,16 +1,15 @@
 // @ts-check
-/** Requests over steps, below the bars of each step's tokens against the budget. */
+/** Requests over steps, below the bars of each step's tokens. */
 import { traceIndex } from "../core/trace_index.js";
 import { el } from "../page/dom.js";
 import { requestColour } from "../words/colours.js";
 import { senderOf } from "../words/events.js";
-import { count } from "../words/format.js";
 import { Plane, fit, haloText, roundRect } from "./canvas.js";
 import { seekStep, stepOf } from "./cursor.js";
+import { BARS_WHOLE, GUTTER, RIGHT, StepBars } from "./lifecycle_bars.js";
 import {
   CELLS,
   FUTURE,
-  FUTURE_FILL,
   cellLines,
   dot,
   drawFlight,
@@ -24,25 +23,19 @@ import { Tip } from "./parts.js";
 /** @import { Palette } from "./canvas.js" */
 /** @import { Cell, Model } from "./lifecycle_model.js" */
 
-export const GUTTER = 84;
-export const RIGHT = 44;
 const ROW = 24;
-/** Where the bars stand on their canvas. */
-export const BARS = { top: 16, height: 66 };
-const AXIS = 22;
-const BARS_WHOLE = BARS.top + BARS.height + AXIS + 2;
 
 export class Timeline {
   /** @param {Store} store @param {HTMLElement} root */
   constructor(store, root) {
     this.store = store;
-    this.bars = new Plane("Tokens of each step against the budget", "gbp-bars");
+    this.bars = new StepBars(this);
     this.plane = new Plane("Requests over steps", "gbp-rows");
     this.plane.canvas.tabIndex = 0;
     this.plane.canvas.style.top = `${BARS_WHOLE}px`;
     /** As high as all rows; the canvas in it is as high as what is in sight, and stays there. */
     this.space = el("div", {}, this.plane.canvas);
-    this.scroll = el("div", { class: "gbp-scroll" }, this.bars.canvas, this.space);
+    this.scroll = el("div", { class: "gbp-scroll" }, this.bars.plane.canvas, this.space);
     this.tip = new Tip(root);
     this.from = 0;
     this.lastStep = -1;
@@ -94,7 +87,7 @@ export class Timeline {
     this.shownFrom = window.from;
     this.shownTo = window.to;
     this.colours = colours;
-    this.drawBars(model, colours, width);
+    this.bars.draw(model, colours, width);
     const whole = Math.max(2, model.rows.length) * ROW + 8;
     const space = `${whole}px`;
     if (this.space.style.height !== space) this.space.style.height = space;
@@ -113,148 +106,6 @@ export class Timeline {
     if (last < 0 || (this.top >= wanted && this.top <= first)) return;
     this.top = Math.min(wanted, first);
     this.scroll.scrollTop = this.top;
-  }
-
-  /** @param {Model} model @param {any} colours @param {number} width */
-  drawBars(model, colours, width) {
-    const { top, height } = BARS;
-    const bottom = top + height;
-    const c = this.bars.begin(width, BARS_WHOLE);
-    const right = width - 4;
-    this.band(c, model, colours, 0, BARS_WHOLE);
-    c.font = `11px ${colours.font}`;
-    c.textBaseline = "middle";
-    c.textAlign = "right";
-    c.fillStyle = colours.muted;
-    c.fillText("budget", GUTTER - 12, top + 1);
-    c.font = `600 12px ${colours.mono}`;
-    c.fillStyle = colours.text;
-    c.fillText(count(model.budget), GUTTER - 12, top + 16);
-    c.strokeStyle = colours.border;
-    c.lineWidth = 1;
-    line(c, GUTTER, bottom + 0.5, right, bottom + 0.5);
-    this.playhead(c, model, colours, top, bottom + 5);
-    for (const bar of model.steps) this.drawBar(c, bar, model, colours, top, height);
-    c.globalAlpha = 1;
-    c.strokeStyle = colours.muted;
-    c.setLineDash([5, 4]);
-    line(c, GUTTER, top + 0.5, right, top + 0.5);
-    c.setLineDash([]);
-    this.drawAxis(c, model, colours, bottom, right);
-  }
-
-  /**
-   * @param {CanvasRenderingContext2D} c @param {Model["steps"][0]} bar @param {Model} model
-   * @param {any} colours @param {number} top @param {number} height
-   */
-  drawBar(c, bar, model, colours, top, height) {
-    const w = Math.max(3, this.column - 3);
-    const x = this.x(bar.step) + (this.column - w) / 2;
-    const scale = height / Math.max(1, model.budget);
-    const given = bar.segments.reduce(
-      (sum, segment) => sum + (segment.future ? 0 : segment.tokens),
-      0,
-    );
-    let y = top + height;
-    let slivers = 0;
-    for (const segment of bar.segments) {
-      const h = segment.tokens * scale;
-      y -= h;
-      if (h < 1) {
-        slivers += h; // too thin to be told apart: drawn as one, at its true height
-        continue;
-      }
-      this.drawSegment(
-        c,
-        x,
-        y,
-        w,
-        h,
-        slivers,
-        segment.future,
-        requestColour(segment.request, colours.theme),
-        colours,
-      );
-      slivers = 0;
-    }
-    if (slivers > 0) this.drawSegment(c, x, y, w, 0, slivers, bar.future, "", colours);
-    if (bar.inFlight && given > 0) this.drawInFlight(c, x, top + height, w, colours);
-    if (bar.step !== model.step || given === 0) return;
-    c.globalAlpha = 1;
-    c.font = `600 11px ${colours.mono}`;
-    c.textAlign = "center";
-    c.fillStyle = colours.text;
-    haloText(c, count(given), x + w / 2, top - 8, colours.panel);
-  }
-
-  /**
-   * A dashed foot: the step is scheduled, and its output has not gone out.
-   * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} w
-   * @param {any} colours
-   */
-  drawInFlight(c, x, y, w, colours) {
-    c.globalAlpha = 1;
-    c.strokeStyle = colours.event;
-    c.lineWidth = 2;
-    c.setLineDash([3, 2]);
-    line(c, x - 1, y + 2, x + w + 1, y + 2);
-    c.setLineDash([]);
-    c.lineWidth = 1;
-  }
-
-  /**
-   * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} w
-   * @param {number} h @param {number} slivers height of those below it @param {boolean} future
-   * @param {string} colour @param {any} colours
-   */
-  drawSegment(c, x, y, w, h, slivers, future, colour, colours) {
-    c.globalAlpha = future ? FUTURE : 1;
-    if (slivers > 0) {
-      c.fillStyle = colours.muted;
-      c.fillRect(x, y + h, w, slivers);
-    }
-    if (h === 0) return;
-    c.fillStyle = colour;
-    c.globalAlpha = future ? FUTURE_FILL : 1;
-    c.fillRect(x, y, w, h > 3 ? h - 0.75 : h);
-    if (!future) return;
-    c.globalAlpha = FUTURE;
-    c.fillRect(x, y, w, Math.min(h, 1.5)); // its height is still to be read
-  }
-
-  /**
-   * @param {CanvasRenderingContext2D} c @param {Model} model @param {any} colours @param {number} y
-   * @param {number} right
-   */
-  drawAxis(c, model, colours, y, right) {
-    const every = this.column >= 28 ? 2 : this.column >= 18 ? 5 : 10;
-    c.font = `10.5px ${colours.mono}`;
-    c.textAlign = "center";
-    for (let step = model.from; step <= model.to; step += 1) {
-      if (step % every || step === model.step) continue;
-      const x = this.x(step) + this.column / 2;
-      if (x > right || Math.abs(step - model.step) * this.column < 26) continue;
-      c.fillStyle = colours.muted;
-      c.fillText(String(step), x, y + 14);
-    }
-    c.textAlign = "right";
-    c.font = `11px ${colours.font}`;
-    c.fillStyle = colours.muted;
-    c.fillText("step", GUTTER - 12, y + 14);
-    if (this.store.cursor < 0) return;
-    const text = String(model.step);
-    c.font = `600 10.5px ${colours.mono}`;
-    const w = c.measureText(text).width + 12;
-    const x = Math.max(
-      GUTTER - w / 2,
-      Math.min(right - w / 2, this.x(model.step) + this.column / 2 - w / 2),
-    );
-    c.fillStyle = colours.event;
-    roundRect(c, x, y + 5, w, 17, 5);
-    c.fill();
-    c.fillStyle = colours.panel;
-    c.textAlign = "center";
-    c.fillText(text, x + w / 2, y + 14);
   }
 
   /**
@@ -297,7 +148,7 @@ export class Timeline {
   playhead(c, model, colours, y, height) {
     if (this.store.cursor < 0) return;
     const x = this.x(model.step) + model.share * this.column;
-    if (x < GUTTER - 1 || x > this.bars.width) return;
+    if (x < GUTTER - 1 || x > this.bars.plane.width) return;
     c.globalAlpha = 1;
     c.strokeStyle = colours.event;
     c.lineWidth = 2;
@@ -322,11 +173,12 @@ export class Timeline {
     c.strokeStyle = colours.border;
     c.lineWidth = 1;
     line(c, GUTTER, y + ROW - 0.5, width - 4, y + ROW - 0.5);
-    c.font = `${row.selected ? 700 : 500} 12px ${colours.mono}`;
+    const font = `${row.selected ? 700 : 500} 12px ${colours.mono}`;
+    c.font = font;
     c.textAlign = "right";
     c.fillStyle = colour;
     const name = senderOf(this.store.state.requests?.[row.id]?.source);
-    c.fillText(fit(c, name ? `${row.id} ${name}` : row.id, GUTTER - 18), GUTTER - 12, middle);
+    c.fillText(fit(c, name ? `${row.id} ${name}` : row.id, GUTTER - 18, font), GUTTER - 12, middle);
     for (const cell of row.cells) this.drawCell(c, cell, row.id, colour, middle, colours);
   }
 
@@ -382,11 +234,6 @@ export class Timeline {
     canvas.addEventListener("mouseleave", () => this.leave());
     canvas.addEventListener("click", (event) => this.click(event));
     canvas.addEventListener("keydown", (event) => this.key(event));
-    this.bars.canvas.addEventListener("mousemove", (event) => this.hoverBar(event));
-    this.bars.canvas.addEventListener("mouseleave", () => this.leave());
-    this.bars.canvas.addEventListener("click", (event) => {
-      seekStep(this.store, this.stepAt(this.bars.at(event).x));
-    });
     this.scroll.addEventListener(
       "scroll",
       () => {
@@ -427,23 +274,6 @@ export class Timeline {
     else this.tip.hide();
     this.plane.canvas.style.cursor = row ? "pointer" : "";
     if (before?.id !== this.hovered?.id || before?.step !== this.hovered?.step) this.redraw?.();
-  }
-
-  /** @param {MouseEvent} event */
-  hoverBar(event) {
-    const step = this.stepAt(this.bars.at(event).x);
-    const bar = this.model?.steps.find((item) => item.step === step);
-    if (!bar || !bar.segments.length) return this.tip.hide();
-    const total = bar.segments.reduce((sum, segment) => sum + segment.tokens, 0);
-    const lines = bar.segments
-      .slice(0, 10)
-      .map((segment) => `${segment.request}: ${segment.tokens} ${segment.kind}`);
-    if (bar.segments.length > 10) lines.push(`and ${bar.segments.length - 10} more`);
-    this.tip.show(event, [
-      `Step ${step}: ${total} of ${count(this.model?.budget ?? 0)} tokens`,
-      ...lines,
-      "measured: request_scheduled events",
-    ]);
   }
 
   leave() {

@@ -7,7 +7,7 @@ import { bytes, count } from "../words/format.js";
 import * as words from "../words/rooms.js";
 import { Board } from "./board.js";
 
-/** @import { Moment } from "../boxes/live.js" */
+/** @import { Moment } from "../boxes/moment.js" */
 /** @import { Store } from "../core/store.js" */
 /** @import { Palette } from "../panels/canvas.js" */
 

@@ -4,7 +4,7 @@ import { el } from "../page/dom.js";
 import * as words from "../words/rooms.js";
 import { Streams } from "./streams.js";
 
-/** @import { Moment } from "../boxes/live.js" */
+/** @import { Moment } from "../boxes/moment.js" */
 /** @import { Store } from "../core/store.js" */
 
 const ROW = 58;

@@ -3,7 +3,8 @@
  * The frame of an open box, in the map's place: its name and live line, the other boxes shrunk to a
  * small map, what comes in at one edge and goes out at the other, and between them its room.
  */
-import { liveOf, moments } from "../boxes/live.js";
+import { liveOf } from "../boxes/live.js";
+import { moments } from "../boxes/moment.js";
 import { eventsUnderWay } from "../core/lanes.js";
 import { el, icon, setAttribute, setText } from "../page/dom.js";
 import { themeOf } from "../page/theme.js";

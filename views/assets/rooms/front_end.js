@@ -11,7 +11,7 @@ import { count } from "../words/format.js";
 import * as words from "../words/rooms.js";
 import { Streams } from "./streams.js";
 
-/** @import { Moment } from "../boxes/live.js" */
+/** @import { Moment } from "../boxes/moment.js" */
 /** @import { Store } from "../core/store.js" */
 
 const ROW = 30;

@@ -11,7 +11,7 @@ import { orNobodyAsked } from "../words/empty.js";
 import { bytes, count, micros, plural } from "../words/format.js";
 import * as words from "../words/rooms.js";
 
-/** @import { Moment } from "../boxes/live.js" */
+/** @import { Moment } from "../boxes/moment.js" */
 /** @import { Store } from "../core/store.js" */
 /** @import { SizesView } from "../panels/graph_model.js" */
 

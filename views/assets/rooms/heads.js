@@ -8,7 +8,7 @@ import { truth } from "../page/truth.js";
 import { bytes } from "../words/format.js";
 import * as words from "../words/rooms.js";
 
-/** @import { Moment } from "../boxes/live.js" */
+/** @import { Moment } from "../boxes/moment.js" */
 /** @import { Store } from "../core/store.js" */
 
 /** @param {Moment} now */

@@ -10,7 +10,7 @@ import { bytes, count, percent } from "../words/format.js";
 import { memoryParts } from "../words/memory.js";
 import * as words from "../words/rooms.js";
 
-/** @import { Moment } from "../boxes/live.js" */
+/** @import { Moment } from "../boxes/moment.js" */
 /** @import { Store } from "../core/store.js" */
 /** @import { TruthKind } from "../page/truth.js" */
 

@@ -16,7 +16,7 @@ import * as memory from "./memory.js";
 import * as runner from "./runner.js";
 import * as scheduler from "./scheduler.js";
 
-/** @import { Moment } from "../boxes/live.js" */
+/** @import { Moment } from "../boxes/moment.js" */
 /** @import { Store } from "../core/store.js" */
 
 /** @type {Record<string, (root: HTMLElement, store: Store) => Room>} */

@@ -11,7 +11,7 @@ import * as words from "../words/rooms.js";
 import { model } from "./scheduler_model.js";
 import { Seats, gridOf, placeAt } from "./seats.js";
 
-/** @import { Moment } from "../boxes/live.js" */
+/** @import { Moment } from "../boxes/moment.js" */
 /** @import { Store } from "../core/store.js" */
 /** @import { Model, Spent } from "./scheduler_model.js" */
 /** @import { Area, Grid } from "./seats.js" */

@@ -27,7 +27,7 @@ import { eventPhrase, eventSentence } from "../words/events.js";
 import { reasonPhrase } from "../words/reasons.js";
 import { NOTHING_GIVEN, noteOf } from "../words/rooms.js";
 
-/** @import { Moment } from "../boxes/live.js" */
+/** @import { Moment } from "../boxes/moment.js" */
 /** @import { EventRecord } from "../core/records.js" */
 /** @import { Store } from "../core/store.js" */
 

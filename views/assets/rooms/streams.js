@@ -9,7 +9,7 @@ import { visible } from "../words/format.js";
 import * as words from "../words/rooms.js";
 import { streamsOf } from "./streams_model.js";
 
-/** @import { Moment } from "../boxes/live.js" */
+/** @import { Moment } from "../boxes/moment.js" */
 /** @import { Store } from "../core/store.js" */
 /** @import { Stream } from "./streams_model.js" */
 

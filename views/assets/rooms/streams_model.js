@@ -22,7 +22,7 @@ import { atOrBefore } from "../core/sorted.js";
 import { traceIndex } from "../core/trace_index.js";
 import { shortened } from "../words/format.js";
 
-/** @import { Moment } from "../boxes/live.js" */
+/** @import { Moment } from "../boxes/moment.js" */
 /** @import { Store } from "../core/store.js" */
 /** @import { Emission } from "../core/trace_index.js" */
 
