@@ -282,6 +282,37 @@ def test_the_schedulers_queues_and_budget_are_the_engines(page: Page, pressed: R
         assert shown["sum"] == f"{sum(spent.values())} / 32"
 
 
+def test_cards_move_only_where_their_queue_gives_them_time(page: Page, pressed: Recorded) -> None:
+    """What plays faster than a card moves would otherwise be behind its log."""
+    steps = ends(pressed.trace, "schedule")
+    enter(page, "scheduler", steps[0])
+    come_to_rest(page)
+    moving = """async ([steps, apart]) => {
+      const { store, frame, root } = window.stage;
+      const now = performance.now;
+      let time = now.call(performance) + 10_000;
+      performance.now = () => time;
+      const moving = [];
+      for (const step of steps) {
+        const places = () => Array.from(root.querySelectorAll(".gb-seat-place"));
+        const before = new Map(places().map((node) => [node, node.dataset.at]));
+        time += apart;
+        store.moveCursor(step);
+        await frame();
+        const moved = places().filter((node) =>
+          before.has(node) && before.get(node) !== node.dataset.at);
+        if (moved.length) moving.push(moved.some((node) => node.getAnimations().length > 0));
+      }
+      performance.now = now;
+      return moving;
+    }"""
+    there = page.evaluate(moving, [steps, 1000])
+    come_to_rest(page)
+    back = page.evaluate(moving, [steps[::-1], 5])
+    assert len(there) > 2 and all(there)
+    assert len(back) > 2 and not any(back[1:])
+
+
 def spots(page: Page) -> list[dict[str, Any]]:
     """What the open room's canvas has drawn: kind, key and what each spot stands for."""
     drawn: list[dict[str, Any]] = page.evaluate(

@@ -90,12 +90,56 @@ def test_only_the_rows_in_sight_are_drawn(page: Page, crowd: str) -> None:
           harness.panelOf().update(true);
           timeline.drawRow = draw;
           const { scroll, plane, bars } = timeline;
-          const room = scroll.clientHeight - bars.height;
+          const room = scroll.clientHeight - bars.plane.height;
           return [timeline.model.rows.length, drawn, plane.height, room];
         }"""
     )
     assert rows >= 40 and drawn < 20
     assert high <= room
+
+
+def test_what_is_out_of_sight_is_drawn_when_the_cursor_stands(page: Page, crowd: str) -> None:
+    """A panel that is scrolled away: nothing of it is drawn while the cursor walks."""
+    show(page, "graph", crowd, 0)
+    drawn = page.evaluate(
+        """async () => {
+          const panel = harness.panelOf();
+          const { store } = harness;
+          const { clock } = store;
+          const drawn = [];
+          for (const name of ["strip", "history", "pages"]) {
+            const part = panel[name];
+            const own = name === "pages" ? "update" : "draw";
+            const draw = part[own];
+            part[own] = function (...given) {
+              drawn.push(name);
+              return draw.apply(this, given);
+            };
+          }
+          const frames = async () => {
+            for (let k = 0; k < 3; k += 1) await harness.settle();
+            panel.words.now();
+          };
+          const look = async (walking, away) => {
+            document.body.style.paddingTop = away ? "6000px" : "";
+            await frames();
+            clock.frame = walking ? -1 : 0; // as if the cursor walked
+            drawn.length = 0;
+            store.moveCursor(store.cursor + 3);
+            await frames();
+            clock.frame = 0;
+            return [...new Set(drawn)].sort();
+          };
+          const away = await look(true, true);
+          store.changed();
+          await frames();
+          const stands = [...new Set(drawn)].sort();
+          return { away, stands, near: await look(true, false) };
+        }"""
+    )
+    assert drawn["away"] == []
+    assert drawn["stands"] == ["history", "pages", "strip"]
+    assert "strip" in drawn["near"]
 
 
 def test_a_row_is_found_where_it_is_drawn_after_scrolling(page: Page, crowd: str) -> None:

@@ -6,6 +6,8 @@
  * @typedef {"free" | "waiting" | "running"} QueueName
  */
 
+import { BareMap } from "./state.js";
+
 export class Reversible {
   /** @param {any} state */
   constructor(state) {
@@ -42,7 +44,7 @@ export class Reversible {
 
   /** @param {any} object @param {string} key @returns {any} the map there, made if need be */
   map(object, key) {
-    if (object[key] === undefined) this.set(object, key, Object.create(null));
+    if (object[key] === undefined) this.set(object, key, new BareMap());
     return object[key];
   }
 

@@ -269,6 +269,7 @@ export class ArchitectureMap {
     if (box) box.node.scrollIntoView({ block: "center" });
     else this.root.scrollIntoView({ block: "start" });
   }
+
   /** A box was selected by hand. */
   onChosen = () => {};
 

@@ -28,7 +28,7 @@ export class Inspector {
     });
     root.append(this.body);
     this.key = "";
-    this.version = -1;
+    this.version = "";
     /** @type {() => void} */
     this.refresh = () => {};
     this.pace = new Pace(store, () => this.refresh());
@@ -46,11 +46,12 @@ export class Inspector {
       this.body.replaceChildren();
       this.body.scrollTop = 0;
       this.refresh = shown.build();
-      this.version = -1;
+      this.version = "";
     }
-    if (this.version === store.version && !this.pace.waits) return;
-    const isNew = this.version === -1;
-    this.version = store.version;
+    const version = `${store.version} ${store.clock.walking}`;
+    if (this.version === version && !this.pace.waits) return;
+    const isNew = this.version === "";
+    this.version = version;
     if (isNew) this.pace.now();
     else this.pace.update();
   }

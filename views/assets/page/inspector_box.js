@@ -1,6 +1,7 @@
 // @ts-check
 /** A box in the inspector: what it is, how it stands, what happened there, where it is in code. */
-import { liveOf, moments } from "../boxes/live.js";
+import { liveOf } from "../boxes/live.js";
+import { moments } from "../boxes/moment.js";
 import { aboutOf, notHere } from "../words/about.js";
 import { INSPECTOR, inVllm, reachText, sourcesOf } from "../words/inspector.js";
 import { claimMarks } from "./claim_marks.js";
@@ -17,6 +18,7 @@ import {
   sourceItem,
   symbolText,
 } from "./inspector_rows.js";
+import { isUnseen, watched } from "./sight.js";
 import { truth, withFigures } from "./truth.js";
 
 /** @import { Component } from "../core/document.js" */
@@ -43,7 +45,7 @@ export function showBox(body, store, item) {
 /** @param {HTMLElement} body @param {Store} store @param {Component} item @returns {() => void} */
 function liveParts(body, store, item) {
   const rows = el("dl", { class: "gb-rows" });
-  const events = el("ul", { class: "gb-list" });
+  const events = watched(el("ul", { class: "gb-list" }));
   const caption = el("h3");
   const none = el("p", { class: "gb-note-small" });
   // What travels to the box happens here as well.
@@ -53,8 +55,9 @@ function liveParts(body, store, item) {
       .map((line) => line.live),
   );
   const candidates = new CandidatesPart();
+  const chosen = watched(el("div", {}, candidates.element));
   const memory = item.live === "physical-vram" ? new MemorySizedPart() : null;
-  body.append(el("h3", { text: INSPECTOR.liveState }), rows, candidates.element);
+  body.append(el("h3", { text: INSPECTOR.liveState }), rows, chosen);
   if (memory) body.append(memory.element);
   body.append(caption, none, events, codeLink());
   return () => {
@@ -68,9 +71,11 @@ function liveParts(body, store, item) {
     const where = now.entry ? `, ${momentName(now.entry)}` : "";
     setText(caption, `${INSPECTOR.eventsHere}${where}`);
     setText(none, here.length ? "" : INSPECTOR.noEvents);
-    fillEvents(store, events, here, MOST_EVENTS, (event) => event.phase);
+    if (!isUnseen(store, events))
+      fillEvents(store, events, here, MOST_EVENTS, (event) => event.phase);
     memory?.update(store);
-    candidates.update(here.findLast((event) => event.type === "token_sampled"));
+    if (!isUnseen(store, chosen))
+      candidates.update(here.findLast((event) => event.type === "token_sampled"));
   };
 }
 

@@ -334,20 +334,23 @@ export class Transport {
     }
     const saved = !store.live;
     const dead = this.commands && !store.canCommand;
-    this.enable(buttons.run, !(dead || (saved && store.head < 0)), dead ? store.whyNoCommand : "");
-    buttons.run.title ||= runs ? TRANSPORT.pause : TRANSPORT.run;
-    if (saved) this.enable(buttons.live, true, "");
+    const able = !(dead || (saved && store.head < 0));
+    const act = runs ? TRANSPORT.pause : TRANSPORT.run;
+    this.enable(buttons.run, able, (dead && store.whyNoCommand) || act, act);
+    if (saved) this.enable(buttons.live, true, "", TRANSPORT.leaveTrace);
     else this.enable(buttons.live, !store.following, "");
-    if (saved) buttons.live.title = TRANSPORT.leaveTrace;
     buttons.live.classList.toggle("is-quiet", !saved && store.following);
   }
 
-  /** @param {HTMLElement} button @param {boolean} able @param {string} why */
-  enable(button, able, why) {
+  /**
+   * @param {HTMLElement} button @param {boolean} able @param {string} why not
+   * @param {string} [title] what it does now, where that is not always the same
+   */
+  enable(button, able, why, title) {
     setAttribute(button, "disabled", able ? null : "");
     /** @type {any} */ (button).__title ??= button.title;
-    const title = !able && why ? why : /** @type {any} */ (button).__title;
-    if (button.title !== title) button.title = title;
+    const act = title ?? /** @type {any} */ (button).__title;
+    setAttribute(button, "title", !able && why ? why : act);
   }
 
   updateStrip() {

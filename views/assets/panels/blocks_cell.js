@@ -29,20 +29,40 @@ export function drawFree(c, id, kind, x, y, side, colours) {
     return;
   }
   if (kind === CACHED_FREE) {
-    c.globalAlpha = 0.13;
-    c.fillStyle = colours.ok;
-    roundRect(c, x, y, side, side, 4);
-    c.fill();
-    c.globalAlpha = 0.75;
-    c.strokeStyle = colours.ok;
+    drawCached(c, [{ x, y }], side, colours);
   } else {
     c.strokeStyle = colours.border;
+    roundRect(c, x + 0.5, y + 0.5, side - 1, side - 1, 4);
+    c.stroke();
   }
-  roundRect(c, x + 0.5, y + 0.5, side - 1, side - 1, 4);
+  drawName(c, id, x, y, side, kind === CACHED_FREE ? colours.ok : colours.faint, colours);
+}
+
+/** Whether a block's name can stand in its cell. @param {number} side */
+export const hasName = (side) => side >= 18;
+
+/**
+ * Free blocks whose content is cached, without their names: all at once, for there are many of them
+ * and they look alike.
+ * @param {CanvasRenderingContext2D} c @param {{x: number, y: number}[]} places
+ * @param {number} side @param {any} colours
+ */
+export function drawCached(c, places, side, colours) {
+  const mark = markSize(side);
+  c.lineWidth = 1;
+  c.fillStyle = c.strokeStyle = colours.ok;
+  c.globalAlpha = 0.13;
+  c.beginPath();
+  for (const { x, y } of places) c.roundRect(x, y, side, side, 4);
+  c.fill();
+  c.globalAlpha = 0.75;
+  c.beginPath();
+  for (const { x, y } of places) c.roundRect(x + 0.5, y + 0.5, side - 1, side - 1, 4);
   c.stroke();
   c.globalAlpha = 1;
-  if (kind === CACHED_FREE) hashMark(c, x, y, side, colours.ok);
-  drawName(c, id, x, y, side, kind === CACHED_FREE ? colours.ok : colours.faint, colours);
+  c.beginPath();
+  for (const { x, y } of places) corner(c, x, y, mark);
+  c.fill();
 }
 
 /**
@@ -136,7 +156,7 @@ function drawShared(c, pool, id, x, y, side, hues, colours) {
 function drawName(c, id, x, y, side, colour, colours, halo = "") {
   const size = side >= 30 ? 11 : 9;
   const name = String(id);
-  if (side < 18 || name.length * size * GLYPH > side) return;
+  if (!hasName(side) || name.length * size * GLYPH > side) return;
   c.font = `${size}px ${colours.mono}`;
   c.textAlign = "center";
   c.fillStyle = colour;
@@ -150,13 +170,22 @@ function drawName(c, id, x, y, side, colour, colours, halo = "") {
  * @param {string} colour
  */
 function hashMark(c, x, y, side, colour) {
-  const size = side >= 24 ? 6 : 4;
   c.fillStyle = colour;
   c.beginPath();
+  corner(c, x, y, markSize(side));
+  c.fill();
+}
+
+/** @param {number} side of a block's cell */
+const markSize = (side) => (side >= 24 ? 6 : 4);
+
+/**
+ * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} size
+ */
+function corner(c, x, y, size) {
   c.moveTo(x + 3, y + 3);
   c.lineTo(x + 3 + size, y + 3);
   c.lineTo(x + 3, y + 3 + size);
-  c.fill();
 }
 
 /**

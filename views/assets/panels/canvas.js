@@ -115,12 +115,26 @@ export function roundRect(c, x, y, w, h, r) {
   c.roundRect(x, y, w, h, Math.max(0, Math.min(r, w / 2, h / 2)));
 }
 
+const MOST_KEPT = 5000;
+/** @type {Map<string, string>} texts as they were cut, by font, width and text */
+const cuts = new Map();
+// A font that comes later has other letters.
+document.fonts.addEventListener("loadingdone", () => cuts.clear());
+
 /**
  * Cut text to a width.
  * @param {CanvasRenderingContext2D} c @param {string} text @param {number} width
+ * @param {string} [font] that is set, where it is at hand: a browser takes its time to tell
  */
-export function fit(c, text, width) {
-  return fitted(text, (part) => c.measureText(part).width <= width);
+export function fit(c, text, width, font = c.font) {
+  const key = `${font} ${width} ${text}`;
+  let cut = cuts.get(key);
+  if (cut === undefined) {
+    cut = fitted(text, (part) => c.measureText(part).width <= width);
+    if (cuts.size >= MOST_KEPT) cuts.clear();
+    cuts.set(key, cut);
+  }
+  return cut;
 }
 
 /**

@@ -2,6 +2,7 @@
 /** CUDA graph & kernel execution: how a step's batch ran and why, and where its time went. */
 import { el, setText } from "../page/dom.js";
 import { Parts } from "../page/pace.js";
+import { isUnseen, watched } from "../page/sight.js";
 import { micros } from "../words/format.js";
 import { GRAPH, batchText, stepsText } from "../words/graph.js";
 import { momentKey } from "./cursor.js";
@@ -37,8 +38,7 @@ class GraphPanel {
     this.batch = section(
       GRAPH.batch,
       "batchside",
-      this.strip.plane.canvas,
-      this.stripEmpty,
+      el("div", { class: "gb-strip" }, this.strip.plane.canvas, this.stripEmpty),
     );
     this.noPast = el("p", { class: "gbp-more", text: GRAPH.noPast });
     this.past = section(GRAPH.past, "past", this.history.plane.canvas, this.noPast);
@@ -73,6 +73,8 @@ class GraphPanel {
       () => this.drawGraphs(),
       () => this.drawPages(),
     ]);
+    for (const { element } of [this.graphs, this.pages, this.kernel]) watched(element);
+    for (const picture of [this.batch, this.past]) watched(picture);
     this.chosen = "";
     this.key = "";
     this.redraw = redrawOnChange(this.element, (force) => this.update(force), [
@@ -94,8 +96,10 @@ class GraphPanel {
     const colours = this.redraw.colours.get();
     const { width } = this.redraw.size(this.element);
     // Canvases first: a font set on a canvas makes the browser work through changed elements.
-    if (width > 0) this.strip.draw(data.batch, colours, width, data.dispatch?.padding ?? 0);
-    if (width > 0) this.history.draw(data, colours, width);
+    if (width > 0 && !isUnseen(store, this.batch))
+      this.strip.draw(data.batch, colours, width, data.dispatch?.padding ?? 0);
+    if (width > 0 && !isUnseen(store, this.past))
+      this.history.draw(data, colours, width);
     if (force || chosen !== this.chosen) this.words.now();
     else this.words.update();
     this.chosen = chosen;
@@ -125,7 +129,8 @@ class GraphPanel {
     const { data } = this;
     if (!data) return;
     const colours = this.redraw.colours.get();
-    this.graphs.draw(data);
+    if (!isUnseen(this.store, this.graphs.element)) this.graphs.draw(data);
+    if (isUnseen(this.store, this.kernel.element)) return;
     this.kernel.update(data, colours, {
       left: this.redraw.size(this.kernel.left).width,
       right: this.redraw.size(this.kernel.right).width,
@@ -134,7 +139,7 @@ class GraphPanel {
 
   /** What attention read, and with which heads. */
   drawPages() {
-    if (!this.data) return;
+    if (!this.data || isUnseen(this.store, this.pages.element)) return;
     const colours = this.redraw.colours.get();
     const width = Math.max(240, this.redraw.size(this.pages.element).width || 600);
     this.pages.update(this.data, colours, width);

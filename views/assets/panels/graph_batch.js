@@ -99,12 +99,13 @@ export class BatchStrip {
       const w = (request.end - request.first) * this.cell;
       c.fillStyle = colour;
       c.fillRect(x + 0.5, y + 16, w - 1, 2);
-      c.font = `${request.id === chosen ? 700 : 500} 11px ${colours.mono}`;
+      const font = `${request.id === chosen ? 700 : 500} 11px ${colours.mono}`;
+      c.font = font;
       c.textAlign = "left";
       const rows = request.end - request.first;
       const text =
         rows > 1 ? `${request.id}: rows ${request.first}–${request.end - 1}` : request.id;
-      if (w > 14) c.fillText(fit(c, text, w - 2), x + 1, y + 8);
+      if (w > 14) c.fillText(fit(c, text, w - 2, font), x + 1, y + 8);
     }
   }
 
@@ -274,6 +275,7 @@ export class BatchStrip {
    */
   drawSampled(c, batch, y, colours) {
     c.textAlign = "center";
+    const font = `600 10.5px ${colours.mono}`;
     for (const request of batch.requests) {
       for (const { row, text } of request.sampled) {
         const x = this.x(row) + this.cell / 2;
@@ -283,11 +285,11 @@ export class BatchStrip {
         c.lineTo(x + 4, y + 1);
         c.lineTo(x, y + 6);
         c.fill();
-        c.font = `600 10.5px ${colours.mono}`;
+        c.font = font;
         c.fillStyle = requestColour(request.id, colours.theme);
         const room = request.sampled.length > 1 ? this.cell : Math.max(this.cell, 30);
         const words = visible(text).trim() || visible(text);
-        if (this.cell >= 18) c.fillText(fit(c, words, room - 2), x, y + 13);
+        if (this.cell >= 18) c.fillText(fit(c, words, room - 2, font), x, y + 13);
       }
     }
   }

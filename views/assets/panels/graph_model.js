@@ -5,6 +5,7 @@
  * Times are the engine's own clock. What attention read is derived from the block table, as its
  * event says.
  */
+import { once } from "../core/once.js";
 import { STEP_PHASES } from "../core/records.js";
 import { atOrBefore } from "../core/sorted.js";
 import { verifiedDrafts } from "../core/speculation.js";
@@ -19,15 +20,23 @@ import { atCursor, sentenceOf, shownRequest } from "./cursor.js";
 /** @import { Store } from "../core/store.js" */
 /** @import { TraceIndex } from "../core/trace_index.js" */
 
-/** @param {Store} store */
+/**
+ * What is not drawn in every frame is made when it is asked for.
+ * @param {Store} store
+ */
 export function model(store) {
   const index = traceIndex(store);
   const { events, step, share, command } = atCursor(store, "executor");
   const one = (/** @type {string} */ type) =>
     events.findLast((/** @type {EventRecord} */ event) => event.type === type);
   const config = store.header?.config ?? {};
+  const parts = once(() => sentence(store));
+  const graphs = once(() => graphsOf(store, index, one("step_dispatched")));
+  const history = once(() => historyOf(index, store.cursor));
   return {
-    sentence: sentence(store),
+    get sentence() {
+      return parts();
+    },
     step,
     share,
     command,
@@ -38,7 +47,9 @@ export function model(store) {
     none: orNobodyAsked(store, store.state, GRAPH.notDispatched),
     replay: replayOf(one("graph_replayed")),
     captured: capturedOf(one("graph_captured")),
-    graphs: graphsOf(store, index, one("step_dispatched")),
+    get graphs() {
+      return graphs();
+    },
     dispatcher: sizesOf(store, one("step_dispatched")),
     enforceEager: config.enforce_eager === true,
     forward: forwardOf(one("forward_run")),
@@ -47,7 +58,9 @@ export function model(store) {
     batch: batchOf(index, one("inputs_prepared"), events, config.block_size ?? 16),
     pages: pagesOf(store, events, config),
     heads: headsOf(one("heads_grouped"), store.header?.model ?? {}),
-    history: historyOf(index, store.cursor),
+    get history() {
+      return history();
+    },
     device: store.header?.model?.device ?? "",
   };
 }

@@ -4,6 +4,7 @@ import { computedAt } from "../core/computed.js";
 import { traceIndex } from "../core/trace_index.js";
 import { el, reconcile, setText } from "../page/dom.js";
 import { Parts } from "../page/pace.js";
+import { isUnseen, watched } from "../page/sight.js";
 import { setTruth } from "../page/truth.js";
 import { nobodyAsked } from "../words/empty.js";
 import { plural } from "../words/format.js";
@@ -47,12 +48,6 @@ class LifecyclePanel {
     root.append(this.element);
     /** @type {Map<string, StreamCard>} */
     this.known = new Map();
-    /** @type {WeakSet<Element>} cards that are scrolled out of view */
-    this.unseen = new WeakSet();
-    this.sight = new IntersectionObserver((entries) => {
-      for (const { target, isIntersecting } of entries)
-        this.unseen[isIntersecting ? "delete" : "add"](target);
-    });
     /** @type {Model|null} */
     this.data = null;
     this.words = new Parts(store, [
@@ -118,7 +113,7 @@ class LifecyclePanel {
     for (const [place, stream] of data.streams.entries()) {
       const card = this.known.get(stream.id);
       if (!card || place % CARD_TURNS !== turn) continue;
-      if (this.store.clock.walking && this.unseen.has(card.element)) continue;
+      if (isUnseen(this.store, card.element)) continue;
       const selected = stream.id === chosen && stream.id === this.store.selection?.request;
       card.update(stream, selected, theme);
     }
@@ -134,15 +129,11 @@ class LifecyclePanel {
       (stream) => {
         const card = new StreamCard(this.store, stream.id);
         this.known.set(stream.id, card);
-        this.sight.observe(card.element);
-        return card.element;
+        return watched(card.element);
       },
     );
-    for (const [id, card] of this.known) {
-      if (data.streams.some((stream) => stream.id === id)) continue;
-      this.known.delete(id);
-      this.sight.unobserve(card.element);
-    }
+    for (const id of this.known.keys())
+      if (!data.streams.some((stream) => stream.id === id)) this.known.delete(id);
     const hidden = data.requests - data.streams.length;
     const how = `requests in the state - the ${data.streams.length} shown`;
     const more = `and ${plural(hidden, "request")} more: select one in the timeline to read it`;
@@ -194,7 +185,6 @@ class LifecyclePanel {
   destroy() {
     this.redraw.destroy();
     this.words.stop();
-    this.sight.disconnect();
     this.bars.destroy();
     this.twin.destroy();
     this.element.remove();

@@ -3,20 +3,19 @@
  * The KV-cache manager's inside: the free queue, the hash map and the block tables on one canvas,
  * so that a block that leaves one of them can be seen on its way to another.
  */
-import { drawFree, drawUsed } from "../panels/blocks_cell.js";
-import { CACHED_FREE, TOUCH, USED, blockFacts } from "../panels/blocks_model.js";
+import { TOUCH, USED } from "../panels/blocks_model.js";
 import { Touches } from "../panels/blocks_touches.js";
-import { blockLines } from "../panels/blocks_words.js";
 import { fit, linesIn, roundRect } from "../panels/canvas.js";
 import { requestColour } from "../words/colours.js";
 import { count } from "../words/format.js";
 import * as words from "../words/rooms.js";
+import { BlockCells, BlockSpot } from "./blocks_cells.js";
 import { entriesOf, freeFrom, model } from "./blocks_model.js";
 import { GAP, HEAD, areasOf, cellsIn, linesOf, tableGrid } from "./blocks_places.js";
 import { Board } from "./board.js";
 import { Flights } from "./flights.js";
 
-/** @import { Moment } from "../boxes/live.js" */
+/** @import { Moment } from "../boxes/moment.js" */
 /** @import { Store } from "../core/store.js" */
 /** @import { Palette } from "../panels/canvas.js" */
 /** @import { Model } from "./blocks_model.js" */
@@ -57,6 +56,7 @@ class BlocksRoom {
     this.touches = new Touches();
     this.board.place.before(this.touches.element);
     this.flights = new Flights(() => this.board.paint());
+    this.cells = new BlockCells(store, this.board, this.flights);
   }
 
   destroy() {
@@ -84,11 +84,12 @@ class BlocksRoom {
     const { data } = this;
     if (!data) return;
     this.hues = data.pool.owners.map((id) => requestColour(id, colours.theme));
+    this.cells.begin(data, this.hues);
     const { free, map, tables } = areasOf(w, h, data);
     this.drawQueue(c, free, data, colours);
     this.drawMap(c, map, data, colours);
     this.drawTables(c, tables, data, colours);
-    this.flights.draw((block, x, y, side) => this.cell(c, block, x, y, side, colours));
+    this.flights.draw((block, x, y, side) => this.cells.flying(c, block, x, y, side, colours));
   }
 
   /**
@@ -97,14 +98,16 @@ class BlocksRoom {
    */
   head(c, area, name, size, colours) {
     c.textAlign = "left";
-    c.font = `600 12px ${colours.font}`;
+    const plain = `600 12px ${colours.font}`;
+    c.font = plain;
     c.fillStyle = colours.muted;
-    const title = fit(c, name, area.w - 60);
+    const title = fit(c, name, area.w - 60, plain);
     c.fillText(title, area.x, area.y + 8);
     const at = area.x + c.measureText(title).width + 8;
-    c.font = `600 12px ${colours.mono}`;
+    const mono = `600 12px ${colours.mono}`;
+    c.font = mono;
     c.fillStyle = colours.text;
-    c.fillText(fit(c, size, area.x + area.w - at), at, area.y + 8);
+    c.fillText(fit(c, size, area.x + area.w - at, mono), at, area.y + 8);
   }
 
   /**
@@ -138,13 +141,14 @@ class BlocksRoom {
       ...freeFrom(data.state, "head", first),
       ...freeFrom(data.state, "tail", last).reverse(),
     ];
-    cells.forEach((block, i) => {
+    const spots = cells.map((block, i) => {
       const place = i < first ? i : i + GAP_CELLS;
       const x = area.x + (place % columns) * (side + GAP);
       const y = area.y + HEAD + Math.floor(place / columns) * (side + GAP);
       const from = i < first ? i : data.free - (cells.length - i);
-      this.put(c, "free", block, x, y, side, colours, from);
+      return new BlockSpot(this.cells, "free", block, { x, y, side }, from);
     });
+    this.cells.put(c, spots, side, colours);
     if (data.free && side >= 9) this.arrow(c, area.x, area.y + HEAD, side, colours);
     if (!whole) this.leftOut(c, area, first, columns, side, data.free - first - last, colours);
   }
@@ -184,61 +188,6 @@ class BlocksRoom {
       h: side,
       lines: () => [words.leftOut(n), words.LEFT_OUT_HOW],
     });
-  }
-
-  /**
-   * @param {CanvasRenderingContext2D} c @param {string} kind @param {number} block
-   * @param {number} x @param {number} y @param {number} side @param {Palette} colours
-   * @param {number} place in its queue or table @param {string} [request]
-   */
-  put(c, kind, block, x, y, side, colours, place, request) {
-    const key = request === undefined ? kind : `${kind} ${request}`;
-    if (this.flights.passes(key, block, x, y, side)) return;
-    this.cell(c, block, x, y, side, colours);
-    this.board.spot({
-      kind,
-      key: request ?? "",
-      of: block,
-      x,
-      y,
-      w: side,
-      h: side,
-      lines: () => this.blockLines(block, place, request),
-      choose: () => this.store.select({ block }),
-    });
-  }
-
-  /** @param {number} block @param {number} place @param {string} [request] */
-  blockLines(block, place, request) {
-    const data = /** @type {any} */ (this.data);
-    const lines = blockLines(blockFacts(this.store, data.pool, block), data);
-    if (request !== undefined) lines.splice(1, 0, words.logicalOf(request, place));
-    return lines;
-  }
-
-  /**
-   * @param {CanvasRenderingContext2D} c @param {number} id @param {number} x @param {number} y
-   * @param {number} side @param {Palette} colours
-   */
-  cell(c, id, x, y, side, colours) {
-    const { pool, marks } = /** @type {Model} */ (this.data);
-    const kind = pool.kind[id];
-    if (kind === USED) drawUsed(c, pool, id, x, y, side, this.hues, colours);
-    else if (side >= 12) drawFree(c, id, kind, x, y, side, colours);
-    else {
-      c.globalAlpha = kind === CACHED_FREE ? 0.7 : 1;
-      c.fillStyle = kind === CACHED_FREE ? colours.ok : colours.border;
-      c.fillRect(x, y, side, side);
-    }
-    c.globalAlpha = 1;
-    const bits = marks.get(id) ?? 0;
-    if (bits) ring(c, x, y, side, bits, colours);
-    if (this.store.selection.block === id) {
-      c.strokeStyle = colours.text;
-      c.lineWidth = 2;
-      roundRect(c, x - 2, y - 2, side + 4, side + 4, 5);
-      c.stroke();
-    }
   }
 
   // -- the hash map ------------------------------------------------------------------------------
@@ -315,7 +264,7 @@ class BlocksRoom {
       y,
       w,
       h: ENTRY.h,
-      lines: () => this.blockLines(block, 0),
+      lines: () => this.cells.lines(block, 0),
       choose: () => this.store.select({ block }),
     });
   }
@@ -353,19 +302,23 @@ class BlocksRoom {
   row(c, { id, blocks }, area, y, { side, gap, columns, wraps }, colours) {
     const hue = requestColour(id, colours.theme);
     c.textAlign = "left";
-    c.font = `700 ${side >= 16 ? 12 : 10.5}px ${colours.mono}`;
+    const font = `700 ${side >= 16 ? 12 : 10.5}px ${colours.mono}`;
+    c.font = font;
     c.fillStyle = hue;
-    c.fillText(fit(c, id, NAME - 6), area.x, y + side / 2 + 0.5);
+    c.fillText(fit(c, id, NAME - 6, font), area.x, y + side / 2 + 0.5);
     const whole = wraps || blocks.length <= columns;
     const first = whole ? blocks.length : Math.floor((columns - 1) / 3);
     const last = whole ? 0 : columns - 1 - first;
+    const spots = [];
     for (let place = 0; place < first + last; place += 1) {
       const logical = place < first ? place : blocks.length - (first + last - place);
       const at = place < first ? place : place + 1;
       const x = area.x + NAME + (at % columns) * (side + gap);
       const line = y + Math.floor(at / columns) * (side + gap);
-      this.put(c, "table", blocks[logical], x, line, side, colours, logical, id);
+      const spot = { x, y: line, side };
+      spots.push(new BlockSpot(this.cells, "table", blocks[logical], spot, logical, id));
     }
+    this.cells.put(c, spots, side, colours);
     if (whole) return;
     c.fillStyle = colours.muted;
     c.textAlign = "center";
@@ -400,34 +353,6 @@ class BlocksRoom {
     ]);
     return [...tables, ...queue];
   }
-}
-
-/**
- * What this step did to a block.
- * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} side
- * @param {number} bits @param {Palette} colours
- */
-function ring(c, x, y, side, bits, colours) {
-  const { allocated, hit, freed, evicted } = TOUCH;
-  const gone = bits & freed ? colours.text : "";
-  const colour = bits & allocated ? colours.event : bits & hit ? colours.accent : gone;
-  if (colour) {
-    c.strokeStyle = colour;
-    c.lineWidth = side >= 22 ? 2 : 1.25;
-    c.setLineDash(bits & (allocated | hit) ? [] : [3, 2.5]);
-    roundRect(c, x - 1, y - 1, side + 2, side + 2, side >= 12 ? 5 : 1);
-    c.stroke();
-    c.setLineDash([]);
-  }
-  if (!(bits & evicted) || side < 16) return;
-  c.strokeStyle = colours.bad;
-  c.lineWidth = 1.75;
-  c.beginPath();
-  c.moveTo(x + side - 6, y + 1);
-  c.lineTo(x + side - 1, y + 6);
-  c.moveTo(x + side - 1, y + 1);
-  c.lineTo(x + side - 6, y + 6);
-  c.stroke();
 }
 
 /** @param {HTMLElement} root @param {Store} store */

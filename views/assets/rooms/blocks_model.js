@@ -9,7 +9,7 @@
 import { queueOf } from "../core/memory_parts.js";
 import { marksOf, poolAt, touchedBy } from "../panels/blocks_model.js";
 
-/** @import { Moment } from "../boxes/live.js" */
+/** @import { Moment } from "../boxes/moment.js" */
 /** @import { Store } from "../core/store.js" */
 
 /** @param {Store} store @param {Moment} now */

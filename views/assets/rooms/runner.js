@@ -9,7 +9,7 @@ import { batchOf, dispatchOf } from "../panels/graph_model.js";
 import { redrawOnChange } from "../panels/parts.js";
 import { el, reconcile, setAttribute, setText } from "../page/dom.js";
 import { CandidatesPart } from "../page/inspector_candidates.js";
-import { Pace } from "../page/pace.js";
+import { Parts } from "../page/pace.js";
 import { themeOf } from "../page/theme.js";
 import { setTruth, truth } from "../page/truth.js";
 import { requestColour } from "../words/colours.js";
@@ -17,7 +17,7 @@ import { orNobodyAsked } from "../words/empty.js";
 import { plural, shortened, tokenName } from "../words/format.js";
 import * as words from "../words/rooms.js";
 
-/** @import { Moment } from "../boxes/live.js" */
+/** @import { Moment } from "../boxes/moment.js" */
 /** @import { EventRecord } from "../core/records.js" */
 /** @import { Store } from "../core/store.js" */
 
@@ -82,7 +82,7 @@ class RunnerRoom {
       ),
     );
     this.redraw = redrawOnChange(root, (force) => this.draw(force), [this.place]);
-    this.words = new Pace(store, () => this.drawSampled());
+    this.words = new Parts(store, [() => this.drawChips(), () => this.drawChoice()]);
     this.drawn = "";
   }
 
@@ -120,12 +120,11 @@ class RunnerRoom {
     else this.words.update();
   }
 
-  /** What was sampled. */
-  drawSampled() {
+  /** What one token was chosen from. */
+  drawChoice() {
     const { data } = this;
     if (!data) return;
-    const { sampled, shown } = data;
-    this.drawChips(sampled, shown);
+    const { shown } = data;
     this.candidates.update(shown);
     this.none.hidden = shown !== undefined;
     const settings = shown ? words.samplingText(data.sampling ?? {}) : "";
@@ -133,38 +132,56 @@ class RunnerRoom {
     setAttribute(this.settings, "title", settings ? words.SAMPLING_HOW : null);
   }
 
-  /** @param {EventRecord[]} sampled @param {EventRecord|undefined} shown */
-  drawChips(sampled, shown) {
+  /** What was sampled. */
+  drawChips() {
+    const { data } = this;
+    if (!data) return;
+    const { sampled, shown } = data;
     const theme = themeOf(this.root);
     reconcile(
       this.chips,
-      sampled,
-      (event) => `${this.store.header.trace_id} ${event.seq}`,
-      (event) => this.makeChip(event),
-      (node, event) => {
-        setAttribute(node, "aria-pressed", String(event === shown));
-        node.style.setProperty("--hue", requestColour(event.facts.request, theme));
-      },
+      [...sampled.entries()],
+      ([place]) => `${place}`,
+      () => this.makeChip(),
+      (node, [, event]) => fillChip(node, event, event === shown, theme),
     );
   }
 
-  /** @param {EventRecord} event token_sampled */
-  makeChip({ facts, seq }) {
-    const text = facts.texts[facts.candidates.indexOf(facts.token)];
+  makeChip() {
     return el(
       "button",
       {
         class: "gb-sampled-chip",
         type: "button",
-        "data-request": facts.request,
-        "data-token": facts.token,
-        title: `measured: event ${seq}, token_sampled`,
-        onclick: () => this.store.select({ request: facts.request }),
+        onclick: (/** @type {MouseEvent} */ { currentTarget }) => {
+          const { request } = /** @type {HTMLElement} */ (currentTarget).dataset;
+          this.store.select({ request });
+        },
       },
-      el("b", { text: facts.request }),
-      el("span", { class: "gb-code", text: shortened(tokenName(text ?? `#${facts.token}`), 12) }),
+      el("b", {}),
+      el("span", { class: "gb-code" }),
     );
   }
+}
+
+/**
+ * @param {HTMLElement} chip @param {EventRecord} event token_sampled @param {boolean} shown
+ * @param {string} theme
+ */
+function fillChip(chip, { facts, seq }, shown, theme) {
+  const { request, token } = facts;
+  const [name, text] = /** @type {any} */ (chip.children);
+  setText(name, request);
+  const piece = facts.texts[facts.candidates.indexOf(token)] ?? `#${token}`;
+  setText(text, shortened(tokenName(piece), 12));
+  setAttribute(chip, "data-request", request);
+  setAttribute(chip, "data-token", String(token));
+  setAttribute(chip, "title", `measured: event ${seq}, token_sampled`);
+  setAttribute(chip, "aria-pressed", String(shown));
+  const colour = requestColour(request, theme);
+  if (chip.dataset.colour === colour) return;
+  chip.dataset.colour = colour;
+  chip.style.setProperty("--hue", colour);
 }
 
 /** The token that the cursor stands on, if it does on one. @param {Store} store */

@@ -25,7 +25,7 @@ const SIZES = [
 ];
 const MOST_WIDE = 380;
 const GAP = 6;
-const QUICK_MS = 140; // what comes sooner than that is not waited for by a movement
+const MOVE_MS = 320; // of a movement, in rooms.css; what comes sooner is not waited for
 
 /**
  * The largest cards with which so many fit.
@@ -57,14 +57,12 @@ export class Seats {
     this.element = el("div", { class: "gb-seats", role: "list" });
     /** @type {Map<string, HTMLElement>} */
     this.cards = new Map();
-    this.changedAt = 0;
+    this.movedAt = -Infinity;
   }
 
   /** @param {{seat: Seat, area: Area, grid: Grid, place: number}[]} placed */
   update(placed) {
-    const time = performance.now();
-    this.element.classList.toggle("is-quick", time - this.changedAt < QUICK_MS);
-    this.changedAt = time;
+    const quick = performance.now() - this.movedAt < MOVE_MS;
     const stays = new Set();
     const theme = themeOf(this.element);
     for (const { seat, area, grid, place } of placed) {
@@ -75,21 +73,31 @@ export class Seats {
         this.cards.set(seat.id, card);
         this.element.append(card);
       }
-      const { x, y } = placeAt(grid, area, place);
       this.fill(card, seat, grid, theme);
-      const at = `translate(${x}px, ${y}px)`;
-      if (card.dataset.at !== `${at} ${grid.w}`) {
-        card.dataset.at = `${at} ${grid.w}`;
-        card.style.transform = at;
-        card.style.width = `${grid.w}px`;
-        card.style.height = `${grid.h}px`;
-      }
+      this.place(card, placeAt(grid, area, place), grid, quick);
     }
     for (const [id, card] of this.cards) {
       if (stays.has(id)) continue;
       card.remove();
       this.cards.delete(id);
     }
+  }
+
+  /**
+   * A card moves to where it stands now; where the queues change faster than that it is there.
+   * @param {HTMLElement} card @param {{x: number, y: number}} to @param {Grid} grid
+   * @param {boolean} quick
+   */
+  place(card, { x, y }, { w, h }, quick) {
+    const at = `${x} ${y} ${w}`;
+    const before = card.dataset.at;
+    if (before === at) return;
+    card.dataset.at = at;
+    card.classList.toggle("is-quick", quick);
+    card.style.transform = `translate(${x}px, ${y}px)`;
+    card.style.width = `${w}px`;
+    card.style.height = `${h}px`;
+    if (before !== undefined) this.movedAt = performance.now();
   }
 
   /** @param {string} id */
