@@ -36,6 +36,7 @@ def main() -> None:
     """Draw the page from top to bottom."""
     if teacher_page.is_asked_for():
         teacher_page.page()
+        st.html(_CSS)
         return
     address.read()
     wishes.begin()
