@@ -166,9 +166,14 @@ class Sessions:
     def _forget_one(self) -> None:
         """The longest unseen one that has nothing to lose; else one that was put to rest.
 
-        None that has an engine: whoever makes sessions by the thousand must take nobody's.
+        None that has an engine, or commands the shared one: whoever makes sessions by the thousand
+        must take nobody's.
         """
-        idle = [key for key, session in self._sessions.items() if not session.has_place]
+        idle = [
+            key
+            for key, session in self._sessions.items()
+            if not session.has_place and not self.directs(key)
+        ]
         empty = (key for key in idle if self._sessions[key].asleep is None)
         oldest = next(empty, None) or next(iter(idle), None)
         if oldest is None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -184,3 +188,47 @@ def test_a_class_shares_one_engine_which_its_teacher_directs(
     director.has(".gb-banner", "knows this tab no more")
     director.page.wait_for_selector(".st-key-gb-send button:not([disabled])")
     director.wait_for("[s.canCommand, s.state.requests?.r0 ?? null]", [True, None])
+
+
+def test_an_answer_after_the_due_time_is_late_whatever_clock_who_has(
+    browser: Browser, class_url: str
+) -> None:
+    """Half an hour ago on the teacher's clock is hours from now on an UTC one."""
+    due = datetime.now(ZoneInfo("Asia/Kolkata")) - timedelta(minutes=30)
+    india, york = (
+        browser.new_context(viewport={"width": 1280, "height": 900}, timezone_id=zone)
+        for zone in ("Asia/Kolkata", "America/New_York")
+    )
+    teacher = Teacher(india.new_page(), class_url)
+    code = teacher.begin("Late")
+    teacher.tab("Lessons")
+    teacher.page.get_by_role("combobox", name="Lesson").click()
+    teacher.page.keyboard.type("Lose a hit by one token")
+    teacher.page.get_by_role("option", name="Lose a hit by one token").click()
+    teacher.page.get_by_text("Has a time when it is due").click()
+    for part, field in (
+        *(("year", "Due on"), ("month", "Due on"), ("day", "Due on")),
+        *(("hour", "at"), ("minute", "at")),
+    ):
+        teacher.page.get_by_role("spinbutton", name=f"{part}, {field}").click()
+        teacher.page.keyboard.type(f"{getattr(due, part):02}")
+    teacher.page.get_by_role("button", name="Set", exact=True).first.click()
+    teacher.reads(f"{due:%a} {due.day} {due:%b, %H:%M}")
+
+    learner = Learner(Tab(york.new_page(), class_url).open())
+    join(learner, code, "Ada")
+    learner.tab.page.get_by_role("button", name="Lessons", exact=True).click()
+    theirs = due.astimezone(ZoneInfo("America/New_York"))
+    learner.reads(f"Was due {theirs:%a} {theirs.day} {theirs:%b, %H:%M}; answers from now on")
+    learner.tab.page.get_by_role("button", name="Lessons", exact=True).click()
+    learner.start("lose-a-hit")
+    learner.side.get_by_text("The full ones, each under a hash").click()
+    learner.side.get_by_role("button", name="Answer").first.click()
+    learner.reads("A block with an empty slot would change yet")
+    teacher.tab("Who is where")
+    teacher.reads("1 late")
+    teacher.tab("Learners and data")
+    (row,) = csv.DictReader(io.StringIO(teacher.download("All answers, as a table")))
+    assert (row["question"], row["late"]) == ("which-cached", "True")
+    for context in (india, york):
+        context.close()

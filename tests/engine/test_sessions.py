@@ -441,7 +441,9 @@ def test_where_all_engines_are_in_use_the_longest_unseen_one_makes_room(
 def test_who_makes_sessions_by_the_thousand_takes_nobodys(
     sessions: Sessions, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.sessions.MAX_SESSIONS", 3)
+    monkeypatch.setattr("engine.sessions.MAX_SESSIONS", 4)
+    teachers = ["here"]
+    directs = sessions.create(lambda: bool(teachers))
     used, resting = sessions.create(), sessions.create()
     engine = sessions.get(resting)
     assert engine is not None
@@ -462,6 +464,9 @@ def test_who_makes_sessions_by_the_thousand_takes_nobodys(
     with pytest.raises(TooManySessions, match="GLASSBOX_MAX_SESSIONS"):
         sessions.create()
     assert sessions.existing(used) is mine and sessions.existing(resting) is woken
+    assert sessions.directs(directs)
+    teachers.clear()
+    assert sessions.knows(sessions.create())
 
 
 def test_a_pool_that_takes_the_memory_is_refused(

@@ -72,7 +72,8 @@ def _about(found: Member) -> None:
     except SQLAlchemyError:
         st.error(UNREACHABLE)
         return
-    st.markdown(f"{len(work.given)} answers are kept." if work.given else "No answer is kept yet.")
+    kept = {0: "No answer is kept yet.", 1: "1 answer is kept."}
+    st.markdown(kept.get(len(work.given), f"{len(work.given)} answers are kept."))
     st.download_button(
         "Save my work",
         as_work(found.room, found.learner, work, found.rules, time.time(), found.school.seal_key),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import streamlit as st
 
 from lessons.classroom.export import MOST_BYTES, WorkError, as_csv, as_json, read_work
-from lessons.classroom.register import ClassInfo, LearnerInfo
+from lessons.classroom.register import ClassInfo, LearnerInfo, RegisterError, Rule
 from lessons.classroom.school import School
-from lessons.classroom.standing import work_of
+from lessons.classroom.standing import ClassWork, work_of
+from views.page import teacher_door
 from views.page.class_place import isolated
 from views.page.teacher_class import table
 from views.page.teacher_door import for_teacher
@@ -20,7 +21,7 @@ _MOST_ROWS = 200
 def data(found: School, room: ClassInfo) -> None:
     """Draw what can be taken out, read, and deleted."""
     learners = found.register.learners(room.id)
-    _exports(found, room, learners)
+    _exports(found, room)
     _read_back(found)
     st.subheader("A learner", anchor=False)
     if learners:
@@ -45,14 +46,24 @@ def data(found: School, room: ClassInfo) -> None:
     )
 
 
-def _exports(found: School, room: ClassInfo, learners: list[LearnerInfo]) -> None:
+def _exports(found: School, room: ClassInfo) -> None:
+    """Draw what downloads everything, as it is when that is asked for: learners go on meanwhile."""
+    register, is_good = found.register, found.passes.while_good(teacher_door.shown())
+
+    def class_now() -> tuple[list[LearnerInfo], ClassWork, dict[str, Rule]]:
+        if not is_good():
+            raise RegisterError("the teacher's pass has ended")
+        return (
+            register.learners(room.id),
+            work_of(register.database, room.id),
+            register.rules(room.id),
+        )
+
     st.subheader("Export", anchor=False)
-    work = work_of(found.register.database, room.id)
-    rules = found.register.rules(room.id)
     with st.container(horizontal=True):
         st.download_button(
             "All answers, as a table (CSV)",
-            as_csv(learners, work, rules),
+            lambda: as_csv(*class_now()),
             f"glassbox-{room.code}.csv",
             "text/csv",
             on_click="ignore",
@@ -60,7 +71,7 @@ def _exports(found: School, room: ClassInfo, learners: list[LearnerInfo]) -> Non
         )
         st.download_button(
             "Everything, as data (JSON)",
-            as_json(room, learners, work, rules),
+            lambda: as_json(room, *class_now()),
             f"glassbox-{room.code}.json",
             "application/json",
             on_click="ignore",

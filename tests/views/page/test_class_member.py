@@ -38,3 +38,20 @@ def test_a_learner_stays_while_the_register_is_gone_for_a_moment(
     shown[0] = "gbl-another"
     assert class_member.member() is None
     assert said == [class_member.UNREACHABLE] * 2
+
+
+def test_two_people_of_a_log_in_are_two_however_long_they_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class User(dict[str, str]):
+        is_logged_in = True
+
+    def identity(subject: str) -> str | None:
+        user = User(iss="https://log.in", sub=subject)
+        monkeypatch.setattr(class_member, "st", SimpleNamespace(user=user))
+        return class_member.identity()
+
+    assert identity("ada") == "https://log.in|ada"
+    long = [identity("x" * 400 + end) for end in "ab"]
+    assert len(set(long)) == 2 and all(each and len(each) <= 300 for each in long)
+    assert identity("") is None
