@@ -113,8 +113,13 @@ def _saved_in(lesson: Lesson, name: str) -> str:
 
 def _settings(player: Player, run: Run) -> str:
     changed = config_of(run, player.scope()).model_dump(exclude_defaults=True)
-    named = ", ".join(f"`{name} {value}`" for name, value in changed.items())
+    shown = {name: _setting(value) for name, value in changed.items()}
+    named = ", ".join(f"`{name} {value}`" for name, value in shown.items())
     return f"{named} (the rest as at first)" if named else "its first settings"
+
+
+def _setting(value: Any) -> str:
+    return ("off", "on")[value] if isinstance(value, bool) else str(value)
 
 
 def box_question(player: Player) -> Asked | None:
@@ -286,10 +291,17 @@ def _outcome(player: Player, asked: Asked, labels: Labels) -> None:
     else:
         unit = asked.question.unit if isinstance(asked.question, NumberQuestion) else ""
         yours, engines = st.columns(2)
-        yours.metric("You predicted", f"{_shown(given, labels)} {unit}".strip())
-        engines.metric("The engine took", f"{_shown(truth, labels)} {unit}".strip())
+        yours.metric("You predicted", f"{_shown(given, labels)} {_of(given, unit)}".strip())
+        engines.metric("The engine took", f"{_shown(truth, labels)} {_of(truth, unit)}".strip())
     draw_it = st.success if verdict.right else st.warning
     draw_it(_says(player, asked, verdict, labels))
+
+
+def _of(given: Given, unit: str) -> str:
+    """Return the unit, which lessons name in the plural."""
+    if given != 1:
+        return unit
+    return f"{unit[:-3]}y" if unit.endswith("ies") else unit.removesuffix("s")
 
 
 def _shown(given: Given, labels: Labels) -> str:
