@@ -56,13 +56,13 @@ class Look(NamedTuple):
 def layout(title: str, x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
     """What all figures have; the theme adds its fonts and colours."""
     return {
-        # Below the buttons, which reach over all of a narrow figure.
-        "title": {"text": title, "font": {"size": 14}, "yref": "paper", "y": 1}
-        | {"yanchor": "bottom", "pad": {"b": 18}},
+        # Below the buttons, which reach over all of a narrow figure; in two lines if need be.
+        "title": {"text": title.replace(", ", ",<br>", 1), "font": {"size": 14}}
+        | {"yref": "paper", "y": 1, "yanchor": "bottom", "pad": {"b": 18}},
         "xaxis": x,
         "yaxis": y,
         "height": HEIGHT,
-        "margin": {"l": 56, "r": 12, "t": 76, "b": 96},
+        "margin": {"l": 56, "r": 12, "t": 86, "b": 96},
         "legend": {"orientation": "h", "y": -0.36, "x": 0},
         "hovermode": "closest",
     }
