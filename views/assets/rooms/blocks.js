@@ -6,6 +6,7 @@
 import { TOUCH, USED } from "../panels/blocks_model.js";
 import { Touches } from "../panels/blocks_touches.js";
 import { fit, linesIn, roundRect } from "../panels/canvas.js";
+import { Pace } from "../page/pace.js";
 import { requestColour } from "../words/colours.js";
 import { count } from "../words/format.js";
 import * as words from "../words/rooms.js";
@@ -57,20 +58,32 @@ class BlocksRoom {
     this.board.place.before(this.touches.element);
     this.flights = new Flights(() => this.board.paint());
     this.cells = new BlockCells(store, this.board, this.flights);
+    this.words = new Pace(store, () => {
+      if (this.data) this.touches.update(this.data.touched);
+    });
   }
 
   destroy() {
     this.flights.stop();
+    this.words.stop();
     this.board.destroy();
+  }
+
+  /** Whether it has not drawn what is new yet. */
+  get waits() {
+    return this.words.waits;
   }
 
   /** @param {Moment} now */
   update(now) {
     const key = `${now.key(...DRAWN_OF)} ${this.store.changedAt} ${this.store.selection.block}`;
-    if (key === this.drawn) return;
+    if (key === this.drawn) {
+      if (this.words.waits) this.words.update();
+      return;
+    }
     this.drawn = key;
     this.data = model(this.store, now);
-    this.touches.update(this.data.touched);
+    this.words.update();
     this.flights.begin();
     this.board.update();
     this.flights.end();
