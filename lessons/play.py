@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from engine.async_llm import AsyncLLM
 from lessons.expressions import Scope, Template
-from lessons.format import Lesson, Step
+from lessons.format import Lesson, Step, expressions
 from lessons.grading import Given, Setting, Verdict, answered, fits, grade
 from lessons.kept import Judged, Key, read_state, write_state
 from lessons.probes import Moment
@@ -137,6 +137,8 @@ class Player(Reader):
         """Whether the engine no longer has the log that this step is about."""
         if self.last_try is not None and self._is_in(llm, self.last_try.moment):
             return False
+        if not any(expression.live for _, expression in expressions(self.step)):
+            return False  # nothing of it is said here
         moment = self.begun.get(self.index) or self.moment()
         return moment is not None and not self._is_in(llm, moment)
 

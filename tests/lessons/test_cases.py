@@ -109,3 +109,12 @@ def test_an_id_is_a_single_lessons() -> None:
     lab = case.model_copy(update={"kind": "lab"})
     (said,) = same_place([case, lab])
     assert said == "clinic/abort-leak.md and labs/abort-leak.md have one id; rename one of them"
+
+
+def test_who_turned_a_knob_is_not_told_afterwards_that_the_engine_was_reset(llm: AsyncLLM) -> None:
+    player, asked = change(llm)
+    player.try_out(llm, asked, {"engine": "mended", "pool": 11, "seats": 4})
+    player.go_to(3)  # which says nothing of the log
+    assert not player.away(llm)
+    player.go_to(1)
+    assert player.away(llm)
