@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +12,11 @@ import pytest
 from tests.browser.test_class import SECRET, Teacher
 from tests.browser.test_lessons import Learner
 from tests.browser.test_page import Tab
+from tests.identity_provider import CLIENT, CLIENT_SECRET, IdentityProvider
 from tests.servers import LOAD_SECONDS, AppProcess, in_thread
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-    from tests.identity_provider import IdentityProvider
 
 SECRETS = """
 [auth]
@@ -32,18 +30,12 @@ server_metadata_url = "{provider}/.well-known/openid-configuration"
 
 @pytest.fixture(scope="module")
 def provider() -> IdentityProvider:
-    if not find_spec("authlib"):
-        pytest.skip("the package Authlib is not installed")
-    from tests.identity_provider import IdentityProvider
-
     return IdentityProvider()
 
 
 @pytest.fixture(scope="module")
 def url(provider: IdentityProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """`python app.py` with a class, and a log-in: its address is known before it starts."""
-    from tests.identity_provider import CLIENT, CLIENT_SECRET
-
     home: Path = tmp_path_factory.mktemp("home")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
