@@ -190,9 +190,7 @@ class _Loader(yaml.SafeLoader):
     }
 
 
-_Loader.add_implicit_resolver(
-    _TRUTH, re.compile(r"(?:true|True|TRUE|false|False|FALSE)$"), [*"tTfF"]
-)
+_Loader.add_implicit_resolver(_TRUTH, _IS_TRUTH, [*"tTfF"])
 
 
 def _front_matter(path: Path, text: str, front: str) -> Source:

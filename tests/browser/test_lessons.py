@@ -228,6 +228,7 @@ def test_a_locked_choice_keeps_its_mark(learner: Learner) -> None:
         expect(chosen).to_be_checked()
         expect(chosen).to_be_disabled()
         side.get_by_role("button", name="Back").click()
+        learner.reads("Step 2 of 6")
         learner.next("Three requests come")
 
 

@@ -59,7 +59,7 @@ def door() -> None:
     with st.form("gb-teacher-door"):
         st.text_input("The teacher's secret", key=_SECRET, type="password", max_chars=1000)
         st.form_submit_button("Open", type="primary", on_click=_enter)
-    st.caption(f"It is what the server was started with ({code(SECRET_SETTING)}).")
+    st.caption(f"Whoever started the server set it: {code(SECRET_SETTING)}.")
 
 
 def _enter() -> None:
