@@ -9,6 +9,7 @@ from engine.origins import Origins
 from engine.records import CODE_OF_REASON, TYPE_OF_FACTS, Event, Patch, Record
 from engine.why import Why, decisions_about
 from lessons.moments import Moment, ProbeError, Value, entry, probe
+from lessons.reason_words import reason_words
 
 # -- steps -------------------------------------------------------------------------------------
 
@@ -101,6 +102,13 @@ def reason(moment: Moment, event: str, request: str = "") -> str:
     """The code of the reason that the latest event of a type has; empty where it has none."""
     found = moment.last(event, request).reason
     return "" if found is None else CODE_OF_REASON[type(found)]
+
+
+@probe
+def because(moment: Moment, event: str, request: str = "") -> str:
+    """Why the latest event of a type came out as it did, in words; empty where it has no reason."""
+    found = moment.last(event, request).reason
+    return "" if found is None else reason_words(found)
 
 
 @probe

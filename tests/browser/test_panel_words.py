@@ -11,6 +11,7 @@ from engine.events import (
 )
 from engine.records import FACTS_BY_TYPE, REASONS_BY_CODE, Phase
 from engine.trace import Trace
+from lessons.reason_words import reason_words
 from tests.browser.panels import (
     PANELS,
     WORKLOADS,
@@ -57,6 +58,21 @@ def test_every_reason_has_a_phrase_with_its_numbers(page: Page) -> None:
         assert code not in text and len(text) > 10, text
         for name, value in numbers.items():
             assert str(value) in text, f"{code} does not tell its {name}: {text}"
+
+
+def test_lessons_say_a_reason_as_the_page_does(page: Page) -> None:
+    said = 0
+    for code, cls in REASONS_BY_CODE.items():
+        filled_in = filled(cls)
+        ones = {name: 1 if isinstance(value, int) else value for name, value in filled_in.items()}
+        for facts in (filled_in, ones):
+            words = reason_words(cls(**facts))
+            if words == code.replace("_", " "):
+                continue  # no lesson speaks of it
+            reason = {"code": code, **facts}
+            assert words == page.evaluate("one => harness.reasons.reasonPhrase(one)", reason)
+            said += 1
+    assert said > 20
 
 
 def test_every_event_has_a_phrase_and_tells_its_reason(page: Page) -> None:

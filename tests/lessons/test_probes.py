@@ -70,6 +70,7 @@ def test_events_are_read_from_the_end() -> None:
     assert read(moment, "first_seq('request_scheduled')") == scheduled[0].seq
     assert read(moment, "box('request_preempted')") == "scheduler"
     assert read(moment, "reason('request_preempted')") == "last_running"
+    assert read(moment, "because('request_preempted')") == "the last of 2 running"
     assert read(moment, "counter('num_preemptions')") == read(moment, "count('request_preempted')")
 
 
