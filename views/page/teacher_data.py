@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import streamlit as st
 
 from lessons.classroom.export import MOST_BYTES, WorkError, as_csv, as_json, read_work
@@ -16,6 +18,24 @@ from views.page.words import plain, sentence
 
 _NEW_CODE = "gb-teacher-new-code"
 _MOST_ROWS = 200
+_ENDED = "the teacher's pass has ended: write the secret again, and export then"
+
+
+class _PassEnded(RegisterError):
+    """An export was asked for without a good pass."""
+
+
+def _told_in_a_line(record: logging.LogRecord) -> bool:
+    """Let Streamlit log a refused export as what it is, not as a program's fault."""
+    error = record.exc_info[1] if record.exc_info else None
+    if error is not None and isinstance(error.__cause__, _PassEnded):
+        record.msg, record.args = f"No export was made: {error.__cause__}.", ()
+        record.exc_info, record.levelno, record.levelname = None, logging.INFO, "INFO"
+    return True
+
+
+# Streamlit makes a file for a download outside of any run, and logs whatever is raised in full.
+logging.getLogger("streamlit.runtime.backend_operation_handler").addFilter(_told_in_a_line)
 
 
 def data(found: School, room: ClassInfo) -> None:
@@ -52,7 +72,7 @@ def _exports(found: School, room: ClassInfo) -> None:
 
     def class_now() -> tuple[list[LearnerInfo], ClassWork, dict[str, Rule]]:
         if not is_good():
-            raise RegisterError("the teacher's pass has ended")
+            raise _PassEnded(_ENDED)
         return (
             register.learners(room.id),
             work_of(register.database, room.id),
@@ -66,7 +86,8 @@ def _exports(found: School, room: ClassInfo) -> None:
             lambda: as_csv(*class_now()),
             f"glassbox-{room.code}.csv",
             "text/csv",
-            on_click="ignore",
+            on_click=teacher_door.say_if_ended,
+            args=(_ENDED,),
             key="gb-export-csv",
         )
         st.download_button(
@@ -74,7 +95,8 @@ def _exports(found: School, room: ClassInfo) -> None:
             lambda: as_json(room, *class_now()),
             f"glassbox-{room.code}.json",
             "application/json",
-            on_click="ignore",
+            on_click=teacher_door.say_if_ended,
+            args=(_ENDED,),
             key="gb-export-json",
         )
     st.caption(

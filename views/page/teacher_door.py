@@ -91,6 +91,12 @@ def say_trouble() -> None:
         st.error(plain(sentence(said)))
 
 
+def say_if_ended(what: str) -> None:
+    """Say so above the door, if this tab's pass has ended."""
+    if not is_in():
+        st.session_state[_SAID] = what
+
+
 def for_teacher(act: Callable[..., None], *args: object) -> None:
     """Do what a button does, if this tab has a good pass; say what goes wrong."""
     if not is_in():

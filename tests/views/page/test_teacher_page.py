@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
+import logging
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time
 from pathlib import Path
@@ -12,6 +14,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+import streamlit as st
+from streamlit.proto.BackMsg_pb2 import BackendOperationRequest
+from streamlit.runtime.backend_operation_handler import DeferredFileHandler
+from streamlit.runtime.media_file_manager import MediaFileManager
+from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
 from streamlit.testing.v1 import AppTest
 
 from engine import sessions
@@ -26,7 +33,7 @@ from lessons.classroom.school import School, open_school
 from lessons.classroom.standing import work_of
 from tests.views.page.test_script import PAGE, click, settled, words
 from tests.waiting import PATIENCE_S
-from views.page import class_desk, teacher_class, teacher_door, teacher_engine
+from views.page import class_desk, teacher_class, teacher_data, teacher_door, teacher_engine
 
 SECRET = "correct horse"
 
@@ -179,6 +186,45 @@ def test_due_is_a_time_of_the_teachers_clock_and_what_comes_later_is_marked(
         ("hit", "False"),
         ("where", "True"),
     ]
+
+
+def test_an_export_after_the_pass_ended_is_refused_in_a_sentence(
+    page: AppTest, school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By Streamlit's own way to a file that is made when it is asked for."""
+    buttons: dict[str, tuple[Any, dict[str, Any]]] = {}
+    monkeypatch.setattr(
+        teacher_data.st,
+        "download_button",
+        lambda label, data, *_, key, **more: buttons.update({key: (data, more)}),
+    )
+    settled(page.run())
+    make, given = buttons["gb-export-json"]
+    manager = MediaFileManager(MemoryMediaFileStorage("/media"))
+    asked = BackendOperationRequest()
+    asked.deferred_file.file_id = manager.add_deferred(make, "text/csv", "0")
+    handler = DeferredFileHandler(lambda: manager)
+    assert asyncio.run(handler.handle(asked, "")).deferred_file.url
+
+    school.passes.take_back(teacher_door.shown())
+    told: list[logging.LogRecord] = []
+    log = logging.getLogger(DeferredFileHandler.__module__)
+    monkeypatch.setattr(log, "handlers", [Told(told)])
+    assert asyncio.run(handler.handle(asked, "")).error_msg
+    (record,) = told
+    assert record.getMessage().startswith("No export was made: the teacher's pass has ended")
+    assert (record.exc_info, record.levelname) == (None, "INFO")
+    monkeypatch.setattr(teacher_door, "is_in", lambda: False)
+    given["on_click"](*given["args"])
+    assert "pass has ended: write the secret again" in st.session_state[teacher_door._SAID]
+
+
+class Told(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self, records: list[logging.LogRecord]):
+        super().__init__()
+        self.emit = records.append  # type: ignore[method-assign]
 
 
 def exported(school: School) -> str:
