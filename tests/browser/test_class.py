@@ -185,7 +185,7 @@ def test_a_class_shares_one_engine_which_its_teacher_directs(
 
     page.get_by_role("button", name="Log out").click()
     page.get_by_label("The teacher's secret").wait_for()
-    director.has(".gb-banner", "knows this tab no more")
+    director.has(".gb-banner", "directs the class's engine no more")
     director.page.wait_for_selector(".st-key-gb-send button:not([disabled])")
     director.wait_for("[s.canCommand, s.state.requests?.r0 ?? null]", [True, None])
 

@@ -34,8 +34,8 @@ export class Store extends LookedAt {
     this.connection = "none";
     /** @type {{kind: "error"|"info", text: string}|null} */
     this.notice = null;
-    /** Whether the server knew this tab's session no more and gave it another. */
-    this.forgotten = false;
+    /** What this tab was when the server knew it no more and gave it another session. */
+    this.forgotten = /** @type {""|"tab"|"director"} */ ("");
     /** What takes the engine longer than a step, at the moment. @type {Doing|null} */
     this.doing = null;
     /** @type {any} the model's loading, while there is no engine yet */

@@ -21,6 +21,8 @@ import { MAX_FILE, tooLarge } from "./trace_file.js";
 const FILE_START = 65_536; // bytes by which the server tells what it is
 export const SESSION_KEY = "glassbox.session";
 export const ENGINE_KEY = "glassbox.engine";
+/** The session by which this tab directs a class's engine, if it does. */
+export const DIRECTOR_KEY = "glassbox.director";
 const SHARED_KEY = "EMPTY";
 const FIRST_RETRY = 400;
 const LONGEST_RETRY = 8000;
@@ -96,7 +98,7 @@ export class EngineLink {
         return;
       } catch (error) {
         if (!(error instanceof ServerError) || error.status !== 401) throw error;
-        this.store.forgotten = true;
+        this.store.forgotten = recallText(DIRECTOR_KEY) === this.key ? "director" : "tab";
       }
     }
     const { key } = await this.request("POST", "/api/session", {}, null);

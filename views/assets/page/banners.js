@@ -53,7 +53,7 @@ export class Banners {
       banners.push({
         key: "forgotten",
         kind: "warn",
-        text: BANNERS.forgotten,
+        text: store.forgotten === "director" ? BANNERS.directsNoMore : BANNERS.forgotten,
         act: [BANNERS.close, () => this.closeForgotten()],
       });
     const { notice, awaited } = address;
@@ -113,7 +113,7 @@ export class Banners {
   }
 
   closeForgotten() {
-    this.store.forgotten = false;
+    this.store.forgotten = "";
     this.store.changed();
   }
 

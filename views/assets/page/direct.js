@@ -4,7 +4,7 @@
  * its own. A tab that is opened from here begins with this one's `sessionStorage`.
  */
 import { keepText } from "../core/tab_memory.js";
-import { ENGINE_KEY, SESSION_KEY } from "../core/stream.js";
+import { DIRECTOR_KEY, ENGINE_KEY, SESSION_KEY } from "../core/stream.js";
 import { DIRECT } from "../words/direct.js";
 import { el } from "./dom.js";
 
@@ -15,6 +15,7 @@ import { el } from "./dom.js";
 export function mount({ data, parentElement }) {
   const open = () => {
     keepText(SESSION_KEY, data.key);
+    keepText(DIRECTOR_KEY, data.key);
     keepText(ENGINE_KEY, "own");
     window.open("/", "_blank");
   };

@@ -11,6 +11,9 @@ export const BANNERS = {
   forgotten:
     "The server knows this tab no more, as after a restart: its engine is gone, with the " +
     "requests and the log. What you send now goes to a new one.",
+  directsNoMore:
+    "The teacher's pass that this tab had has ended, so it directs the class's engine no more. " +
+    "That engine goes on; what you see and send to here is a new one of this tab's own.",
   /** @param {string} part of the page @param {string} message */
   fault: (part, message) => `The ${part} could not draw a part of this log (${message}).`,
 };
