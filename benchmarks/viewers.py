@@ -47,7 +47,7 @@ class Round(NamedTuple):
 
 def measure(effort: Effort) -> list[Figure]:
     """The server in a process of its own; the clients are in this one."""
-    with watched_server("tiny-random") as (_, url):
+    with watched_server("tiny-random", OMP_NUM_THREADS="1") as (_, url):
         rounds = asyncio.run(measure_rounds(url, effort.samples(ROUNDS)))
     streams = [seen for found in rounds for seen in found.seen]
     latencies = [ms for seen in streams for ms in seen.latencies]

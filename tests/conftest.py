@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+# Workers and their servers fill the cores: second threads would only wait for one another.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import engine  # noqa: F401  (sets OMP_WAIT_POLICY before any test imports torch)
 from engine.model_loader import LoadedModel, load_model
 from tests.chromium import chromium

@@ -27,6 +27,8 @@ from engine.layers.numba_threads import has_threads, numba_is_installed, threads
 
 MOST_ROWS = 16  # beyond, oneDNN's products are no slower
 PANEL = 64  # outputs that lie together
+# Weights of a product from which on a second thread pays for being woken up: half a megabyte.
+PARALLEL_FROM = 131_072
 Call = Callable[[], None]
 
 _library = torch.library.Library("glassbox", "DEF")
@@ -53,9 +55,10 @@ def kernels() -> Any:
 @cache
 def compile_kernels() -> None:
     """Have them compiled, or loaded, now: no step shall wait for it."""
-    x, weights = torch.zeros(1, PANEL), _pack(torch.zeros(PANEL, PANEL))
-    linear(x, weights, None, PANEL)
-    gated(x, weights, None, weights, None, PANEL)
+    for size in (PANEL, PARALLEL_FROM // PANEL):
+        x, weights = torch.zeros(1, size), _pack(torch.zeros(PANEL, size))
+        linear(x, weights, None, PANEL)
+        gated(x, weights, None, weights, None, PANEL)
     rms_norm(x, x[0], 1.0)
     rotary(x.view(1, 1, 4, -1), x, x, 1, 1)
 
@@ -115,14 +118,21 @@ def _rows_of(x: Tensor, size: int) -> Tensor:
     return x.new_empty(*x.shape[:-1], size)
 
 
+def _kernel(name: str, num_weights: int) -> Callable[..., None]:
+    """A product's kernel: by one thread where there is little to read, else by all."""
+    module = kernels()
+    if num_weights < PARALLEL_FROM:
+        return cast(Callable[..., None], getattr(module, name))
+    kernel = getattr(module, f"{name}_in_parallel")
+    return lambda *arguments: kernel(threads(), *arguments)
+
+
 def _linear(y: Tensor, x: Tensor, packed: Tensor, bias: Tensor | None, outputs: int) -> Call:
-    inputs, weights, kernel = x.shape[-1], _address(packed), kernels().linear
-    rows = x.numel() // inputs
+    inputs, weights = x.shape[-1], _address(packed)
+    rows, kernel = x.numel() // inputs, _kernel("linear", inputs * outputs)
 
     def call() -> None:
-        kernel(
-            threads(), rows, inputs, outputs, weights, _place(bias), x.data_ptr(), y.data_ptr()
-        )  # fmt: skip
+        kernel(rows, inputs, outputs, weights, _place(bias), x.data_ptr(), y.data_ptr())
 
     return call
 
@@ -138,12 +148,12 @@ def _gated(
     y: Tensor, x: Tensor, gate: Tensor, gate_bias: Tensor | None, up: Tensor,
     up_bias: Tensor | None, outputs: int,
 ) -> Call:  # fmt: skip
-    inputs, kernel = x.shape[-1], kernels().gated
-    rows, gates, ups = x.numel() // inputs, _address(gate), _address(up)
+    inputs, gates, ups = x.shape[-1], _address(gate), _address(up)
+    rows, kernel = x.numel() // inputs, _kernel("gated", 2 * inputs * outputs)
 
     def call() -> None:
         kernel(
-            threads(), rows, inputs, outputs, gates, _place(gate_bias), ups, _place(up_bias),
+            rows, inputs, outputs, gates, _place(gate_bias), ups, _place(up_bias),
             x.data_ptr(), y.data_ptr(),
         )  # fmt: skip
 

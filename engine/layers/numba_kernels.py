@@ -191,42 +191,77 @@ def multiply(
             row += 1
 
 
-@njit(nogil=True, cache=True, parallel=True)
+@njit(nogil=True, inline="always")
+def linear_items(
+    counter: Any, rows: int, inputs: int, outputs: int, weights: int, bias: int, x: int, y: int
+) -> None:
+    """Whatever items of `linear` nobody else takes."""
+    while True:
+        item = next_item(counter)
+        if item >= outputs // PANEL:
+            break
+        multiply(rows, weights, item, x, inputs, bias, y + 4 * item * PANEL, outputs)
+
+
+@njit(nogil=True, cache=True)
 def linear(
+    rows: int, inputs: int, outputs: int, weights: int, bias: int, x: int, y: int
+) -> None:  # fmt: skip
+    """y = x @ weights + bias (0: none), [rows, inputs] to [rows, outputs]."""
+    linear_items(np.zeros(1, np.int64), rows, inputs, outputs, weights, bias, x, y)
+
+
+@njit(nogil=True, cache=True, parallel=True)
+def linear_in_parallel(
     threads: int, rows: int, inputs: int, outputs: int, weights: int, bias: int, x: int, y: int
 ) -> None:
-    """y = x @ weights + bias (0: none), [rows, inputs] to [rows, outputs]."""
+    """`linear`, by several threads."""
     counter = np.zeros(1, np.int64)
     for _ in prange(threads):
-        while True:
-            item = next_item(counter)
-            if item >= outputs // PANEL:
-                break
-            multiply(rows, weights, item, x, inputs, bias, y + 4 * item * PANEL, outputs)
+        linear_items(counter, rows, inputs, outputs, weights, bias, x, y)
 
 
-@njit(nogil=True, cache=True, parallel=True, fastmath=FAST)
+@njit(nogil=True, inline="always", fastmath=FAST)
+def gated_items(
+    counter: Any, rows: int, inputs: int, outputs: int,
+    gate: int, gate_bias: int, up: int, up_bias: int, x: int, y: int,
+) -> None:  # fmt: skip
+    """Whatever items of `gated` nobody else takes."""
+    factors = np.empty((MOST_ROWS, PANEL), np.float32)
+    while True:
+        item = next_item(counter)
+        if item >= outputs // PANEL:
+            break
+        to_y = y + 4 * item * PANEL
+        multiply(rows, gate, item, x, inputs, gate_bias, to_y, outputs)
+        multiply(rows, up, item, x, inputs, up_bias, factors.ctypes.data, PANEL)
+        for row in range(rows):
+            gates, ups = carray(floats(to_y + 4 * row * outputs), PANEL), factors[row]
+            for i in range(PANEL):
+                value = gates[i]
+                small = exp(-abs(value))
+                gates[i] = value * (ONE if value > 0 else small) / (ONE + small) * ups[i]
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
 def gated(
-    threads: int, rows: int, inputs: int, outputs: int,
+    rows: int, inputs: int, outputs: int,
     gate: int, gate_bias: int, up: int, up_bias: int, x: int, y: int,
 ) -> None:  # fmt: skip
     """y = silu(x @ gate + gate_bias) * (x @ up + up_bias)."""
     counter = np.zeros(1, np.int64)
+    gated_items(counter, rows, inputs, outputs, gate, gate_bias, up, up_bias, x, y)
+
+
+@njit(nogil=True, cache=True, parallel=True, fastmath=FAST)
+def gated_in_parallel(
+    threads: int, rows: int, inputs: int, outputs: int,
+    gate: int, gate_bias: int, up: int, up_bias: int, x: int, y: int,
+) -> None:  # fmt: skip
+    """`gated`, by several threads."""
+    counter = np.zeros(1, np.int64)
     for _ in prange(threads):
-        factors = np.empty((MOST_ROWS, PANEL), np.float32)
-        while True:
-            item = next_item(counter)
-            if item >= outputs // PANEL:
-                break
-            to_y = y + 4 * item * PANEL
-            multiply(rows, gate, item, x, inputs, gate_bias, to_y, outputs)
-            multiply(rows, up, item, x, inputs, up_bias, factors.ctypes.data, PANEL)
-            for row in range(rows):
-                gates, ups = carray(floats(to_y + 4 * row * outputs), PANEL), factors[row]
-                for i in range(PANEL):
-                    value = gates[i]
-                    small = exp(-abs(value))
-                    gates[i] = value * (ONE if value > 0 else small) / (ONE + small) * ups[i]
+        gated_items(counter, rows, inputs, outputs, gate, gate_bias, up, up_bias, x, y)
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)

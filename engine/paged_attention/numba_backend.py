@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from engine.paged_attention.choice import Asked
 
 MOST_ROWS = 8  # of a request, for the kernel: one tile
-# Pairs of a token and a KV head from which on a second thread pays for being woken up.
-PARALLEL_FROM = 512
+# Numbers of K that query heads meet from which on a second thread pays for being woken up.
+PARALLEL_FROM = 100_000
 NO_WINDOW = 2**62
 LONG_SECONDS = 5.0  # what takes longer is told: kernels in the cache folder are there in less
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -127,7 +127,7 @@ class NumbaPagedAttention:
         module = kernels()
         num_heads, dim = query.shape[1:]
         num_kv_heads = layer.data.shape[3]
-        num_threads = threads() if self.pairs * num_kv_heads >= PARALLEL_FROM else 1
+        num_threads = threads() if self.pairs * num_heads * dim >= PARALLEL_FROM else 1
         needed = module.scratch_size(MOST_ROWS, num_heads // num_kv_heads, dim)
         attend = module.attend if num_threads == 1 else module.attend_in_parallel
         if num_kv_heads not in self.items:

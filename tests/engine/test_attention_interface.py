@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.kv_cache import LayerKVCache
-from engine.paged_attention import AttentionOptions, PagedAttentionMetadata, make_backend
+from engine.paged_attention import (
+    AttentionOptions,
+    PagedAttentionMetadata,
+    make_backend,
+    numba_backend,
+)
 
 CPU = torch.device("cpu")
 needs_numba = pytest.mark.skipif(
@@ -210,3 +215,14 @@ def test_a_request_s_result_does_not_depend_on_the_others(backend: str) -> None:
             getattr(both, name)[:, 0] = getattr(alone, name)[:, 0]
         one, other = alone.run(backend)[0], both.run(backend)[0]
         assert torch.equal(one, other) or (backend == "torch" and (one - other).abs().max() < FP32)
+
+
+@needs_numba
+@pytest.mark.parametrize("options", OPTIONS)
+def test_two_threads_compute_what_one_does(options: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(Shapes(**OPTIONS[options]))  # type: ignore[arg-type]
+    monkeypatch.setattr(numba_backend, "threads", lambda: 1)
+    alone = case.run("numba")
+    monkeypatch.setattr(numba_backend, "threads", lambda: 2)
+    monkeypatch.setattr(numba_backend, "PARALLEL_FROM", 0)
+    assert torch.equal(case.run("numba"), alone)

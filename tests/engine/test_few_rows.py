@@ -20,7 +20,9 @@ pytestmark = [
     pytest.mark.usefixtures("no_gradients"),
 ]
 ROWS = range(1, few_rows.MOST_ROWS + 1)
-SHAPES = [(64, 16), (192, 576), (576, 1536)]  # outputs, inputs; 9 panels do not divide by two
+# Outputs, inputs; 9 panels do not divide by two. The last is shared by several threads.
+SHAPES = [(64, 16), (192, 576), (576, 1536)]
+assert 192 * 576 < few_rows.PARALLEL_FROM < 576 * 1536
 
 
 @pytest.fixture
@@ -52,9 +54,11 @@ def test_products_are_those_of_torch_and_a_row_s_depend_on_no_other_row(
 
 
 @pytest.mark.parametrize("bias", [False, True])
-def test_gate_and_activation_are_applied_in_the_product(bias: bool) -> None:
-    (gate, gates), (up, ups) = layer(576, 192, bias=bias), layer(576, 192, bias=bias)
-    x = 4 * torch.randn(1, few_rows.MOST_ROWS, 192)
+@pytest.mark.parametrize("size", [96, 192])
+def test_gate_and_activation_are_applied_in_the_product(size: int, bias: bool) -> None:
+    assert 2 * 576 * 96 < few_rows.PARALLEL_FROM < 2 * 576 * 192  # by one thread, and by several
+    (gate, gates), (up, ups) = layer(576, size, bias=bias), layer(576, size, bias=bias)
+    x = 4 * torch.randn(1, few_rows.MOST_ROWS, size)
     wanted = silu(linear(x, gates, gate.bias)) * linear(x, ups, up.bias)
     for rows in ROWS:
         given = x[:, :rows]
