@@ -8,6 +8,7 @@ from benchmarks.harness.figures import Figure
 from benchmarks.harness.report import Report
 from benchmarks.harness.table import NAME, NUMBER, UNIT, number
 
+PACE = 1.15  # between two measurements of the yardstick: beyond, the machine was not as fast
 OTHER = ("cpu", "cores", "threads", "torch", "chromium")  # what makes two runs incomparable
 
 
@@ -35,6 +36,10 @@ def differences(before: Report, after: Report) -> Iterator[str]:
         a, b = getattr(before.machine, name), getattr(after.machine, name)
         if a != b:
             yield f"beware: {name} was {a}, then {b}"
+    paces = sorted((before.machine.yardstick_ms, after.machine.yardstick_ms))
+    if 0 < paces[0] < paces[1] / PACE:
+        slower = "then" if paces[1] == after.machine.yardstick_ms else "first"
+        yield f"beware: the machine was {paces[1] / paces[0]:.2f} times as slow {slower}"
     for report in (before, after):
         if report.quick:
             yield f"beware: {report.started_at:%H:%M} was a quick run"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from engine.memory import memory_bytes
 from scripts.setup import SetupError, find_browser
 
+YARDSTICK_TURNS, YARDSTICK_TRIES = 1_000_000, 5
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -26,6 +28,7 @@ class Machine(BaseModel):
     threads: int  # that torch computes with
     memory_bytes: int
     load: float  # processes that wanted a core in the minute before the run; -1: unknown
+    yardstick_ms: float = -1.0  # of a fixed loop of Python; -1: unknown, in files of before
     system: str
     python: str
     torch: str
@@ -45,6 +48,7 @@ def this_machine() -> Machine:
         threads=torch.get_num_threads(),
         memory_bytes=memory_bytes(torch.device("cpu")),
         load=load(),
+        yardstick_ms=yardstick_ms(),
         system=platform.platform(),
         python=platform.python_version(),
         torch=version("torch"),
@@ -76,6 +80,17 @@ def usable_cores() -> int:
 def load() -> float:
     """How busy the machine was before the run: what else runs on it spoils its figures."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else -1.0
+
+
+def yardstick_ms() -> float:
+    """How fast one core is at the moment: the best of several turns of one loop, in CPU time."""
+    taken = []
+    for _ in range(YARDSTICK_TRIES):
+        began, total = time.process_time(), 0
+        for number in range(YARDSTICK_TURNS):
+            total += number * number
+        taken.append(time.process_time() - began)
+    return round(min(taken) * 1e3, 1)
 
 
 def chromium_version() -> str:

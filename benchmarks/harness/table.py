@@ -17,7 +17,8 @@ def machine_lines(machine: Machine) -> Iterator[str]:
     """The machine, in two lines."""
     yield (
         f"{machine.cpu}, {machine.cores} cores, {machine.threads} threads, "
-        f"{machine.memory_bytes / 1e9:.0f} GB, load {machine.load} before the run"
+        f"{machine.memory_bytes / 1e9:.0f} GB, load {machine.load} before the run, "
+        f"yardstick {machine.yardstick_ms} ms"
     )
     yield (
         f"commit {machine.commit or 'unknown'}, Python {machine.python}, torch {machine.torch}, "

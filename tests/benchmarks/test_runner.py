@@ -62,7 +62,7 @@ def test_the_file_says_on_which_machine_and_of_which_code(result: Path) -> None:
     for name in ("cpu", "system", "python", "torch", "transformers", "streamlit"):
         assert machine[name], name
     assert machine["cores"] >= 1 and machine["threads"] >= 1 and machine["memory_bytes"] > 1e8
-    assert {"commit", "chromium", "load"} <= machine.keys()
+    assert {"commit", "chromium", "load"} <= machine.keys() and machine["yardstick_ms"] > 0
     assert report["started_at"][:2] == "20"
 
 
@@ -96,7 +96,7 @@ def test_two_runs_are_compared_figure_by_figure(
     report = read(result)
     walk = report["outcomes"][0]["figures"][0]
     walk.update(value=6.0, median=6.0, quartiles=[5.5, 6.5])
-    report["machine"]["cores"] = 64
+    report["machine"].update(cores=64, yardstick_ms=2 * report["machine"]["yardstick_ms"])
     after = tmp_path / "after.json"
     after.write_text(json.dumps(report))
     assert main(["--compare", str(result), str(after)]) == 0
@@ -104,6 +104,7 @@ def test_two_runs_are_compared_figure_by_figure(
     (line,) = [line for line in lines if line.startswith("  walk")]
     assert line.split() == ["walk", "ms", "3", "6", "2.00x", "apart"]
     assert any(line.startswith("beware: cores was") for line in lines)
+    assert "beware: the machine was 2.00 times as slow then" in lines
     assert any(line.split() == ["flight", "s", "-", "-"] for line in lines)
 
 
