@@ -26,9 +26,12 @@ LOAD_SECONDS = 600.0
 
 
 @contextlib.contextmanager
-def in_thread(app: Starlette, log_level: str = "error") -> Iterator[str]:
-    """Serve `app` on a free port; yields its address."""
-    listener = socket.create_server(("127.0.0.1", 0))
+def in_thread(app: Starlette, log_level: str = "error", port: int = 0) -> Iterator[str]:
+    """Serve `app` on a port, or on a free one where that is taken; yields its address."""
+    try:
+        listener = socket.create_server(("127.0.0.1", port))
+    except OSError:
+        listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level=log_level, timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
@@ -105,5 +108,12 @@ def running_app(model: str, **environ: str) -> Iterator[tuple[AppProcess, str]]:
 def ready_app(model: str, **environ: str) -> Iterator[tuple[AppProcess, str]]:
     """`running_app` once its model is there, however long that is loaded and compiled for."""
     with running_app(model, **environ) as (app, url):
-        wait_until(lambda: httpx.get(f"{url}/health").json()["status"] == "ok", LOAD_SECONDS)
+        with httpx.Client(base_url=url) as client:
+
+            def is_ready() -> bool:
+                """Asked now and then only: it is busy with what is waited for."""
+                time.sleep(0.2)
+                return bool(client.get("/health").json()["status"] == "ok")
+
+            wait_until(is_ready, LOAD_SECONDS)
         yield app, url

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -43,6 +44,19 @@ FOREIGN_DOCUMENT = """{
 }"""
 
 
+# Of servers that have ended: at the same address, the next one's files are in the cache already.
+PORTS: list[int] = []
+
+
+class Unchanging(StaticFiles):
+    """Files that the browser need not ask for again: as long as tests run they stay as they are."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
+        response.headers["Cache-Control"] = "max-age=86400"
+        return response
+
+
 @dataclass
 class StageServer:
     """A running server and the sessions behind it."""
@@ -64,15 +78,16 @@ def stage_server(*, shared_enabled: bool, max_engines: int = 50) -> Iterator[Sta
             *routes(sessions),
             Route("/harness/document/{name}", _document),
             Route("/", _page),
-            Mount("/assets", StaticFiles(directory=ASSETS)),
+            Mount("/assets", Unchanging(directory=ASSETS)),
             Mount("/harness", StaticFiles(directory=HERE)),
         ],
         middleware=guards(content_security_policy()),
         lifespan=lifespan_of(sessions),
     )
-    with in_thread(app) as url:
+    with in_thread(app, port=PORTS.pop() if PORTS else 0) as url:
         sessions.wait_for_model()
         yield StageServer(url, sessions)
+    PORTS.append(int(url.rpartition(":")[2]))
 
 
 async def _page(request: Request) -> Response:
