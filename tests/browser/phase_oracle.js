@@ -90,6 +90,7 @@ export function check(text, without = null) {
 export function statesOn(text, path) {
   const { header, records } = read(text);
   const folded = new PhaseState(header.state, records, header.base_seq > 0);
+  folded.timeline.every = 7; // effects are taken back from what checkpoints share, too
   return path.map((index) => [shown(folded.moveTo(index)), folded.changedAt]);
 }
 

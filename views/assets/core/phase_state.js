@@ -9,8 +9,9 @@ import { Timeline } from "./state.js";
 
 /**
  * What the log has told of the state by the last patch, and on top of it the effects of the events
- * since, which are taken back before the next patch is merged in. From event to event inside a
- * phase it costs that event; anywhere else what `Timeline` costs, and the phase's events so far.
+ * since, which are taken back before the next patch is merged in: what they change may be a
+ * checkpoint's, too. From event to event inside a phase it costs that event; anywhere else what
+ * `Timeline` costs, and the phase's events so far.
  */
 export class PhaseState {
   /**

@@ -1,13 +1,14 @@
 // @ts-check
 /**
- * The state at any record of the log: JSON Merge Patches (RFC 7386) forwards, their inverses
- * backwards. The page has no logic of its own here: what is drawn is what the engine wrote.
+ * The state at any record of the log: JSON Merge Patches (RFC 7386) merged one after the other. The
+ * page has no logic of its own here: what is drawn is what the engine wrote.
  */
 
-/** A far jump copies a checkpoint instead of walking; a copy costs about this many records. */
-const COPY_COST = 600;
-const CHECKPOINT_EVERY = 5000;
-const MAX_CHECKPOINTS = 32;
+/**
+ * A jump begins at a checkpoint and walks on from there. More of them are less to walk, but each
+ * costs a copy of the state's largest map, its blocks.
+ */
+const CHECKPOINT_EVERY = 1000;
 
 /**
  * A map that inherits nothing, so that an id such as `__proto__` is an id like any other. Browsers
@@ -23,36 +24,41 @@ function isMap(value) {
 }
 
 /**
- * Merge `changes` into `state` in place and return the patch that undoes it. Lists are assigned
- * whole and never changed, so they may be shared.
+ * Merge `changes` into `state` in place. Lists are assigned whole and never changed, so they may be
+ * shared.
  * @param {any} state
  * @param {any} changes
- * @returns {any}
+ * @param {Set<object>} [own] the maps inside it that may be changed, too; the first change of
+ *   another one goes into a copy, which is added. Without it all may be.
  */
-export function mergePatch(state, changes) {
-  /** @type {any} */
-  const inverse = new BareMap();
+export function mergePatch(state, changes, own) {
   for (const key of Object.keys(changes)) {
     const value = changes[key];
-    const before = state[key];
-    const known = before !== undefined;
-    if (value === null) {
-      if (known) {
-        inverse[key] = before;
-        delete state[key];
-      }
-    } else if (isMap(value)) {
-      if (isMap(before)) inverse[key] = mergePatch(before, value);
-      else {
-        inverse[key] = known ? before : null;
-        mergePatch((state[key] = new BareMap()), value);
-      }
-    } else {
-      inverse[key] = known ? before : null;
-      state[key] = value;
-    }
+    if (value === null) delete state[key];
+    else if (isMap(value)) mergePatch(ownMap(state, key, own), value, own);
+    else state[key] = value;
   }
-  return inverse;
+}
+
+/**
+ * @param {any} state @param {string} key @param {Set<object>} [own]
+ * @returns {any} the map there, as one that may be changed
+ */
+function ownMap(state, key, own) {
+  const map = state[key];
+  const known = isMap(map);
+  if (known && (!own || own.has(map))) return map;
+  const copy = known ? shallowCopy(map) : new BareMap();
+  own?.add(copy);
+  return (state[key] = copy);
+}
+
+/** @param {any} map @returns {any} */
+function shallowCopy(map) {
+  /** @type {any} */
+  const copy = new BareMap();
+  for (const key in map) copy[key] = map[key];
+  return copy;
 }
 
 /** @param {any} state @returns {any} */
@@ -66,33 +72,32 @@ export function copyState(state) {
   return copy;
 }
 
-/** The state at one record of a list that only grows; it can be moved to any other record. */
+/**
+ * The state at one record of a list that only grows; it can be moved to any other record.
+ *
+ * A checkpoint is the state as it was at its record. What has not changed since is the same object
+ * in both, so that many checkpoints take little memory and going back to one takes little time.
+ */
 export class Timeline {
   /**
    * @param {any} base the state before the first record
    * @param {any[]} records
-   * @param {{every?: number, copyCost?: number}} [tuning] for tests, whose logs are short
+   * @param {number} [every] so many records is a checkpoint; for tests, whose logs are short
    */
-  constructor(base, records, { every = CHECKPOINT_EVERY, copyCost = COPY_COST } = {}) {
+  constructor(base, records, every = CHECKPOINT_EVERY) {
     this.records = records;
     this.every = every;
-    this.copyCost = copyCost;
-    this.index = -1;
-    this.state = copyState(base);
-    /** @type {any[]} the patch that undoes record i, once it has been applied */
-    this.inverses = [];
     this.checkpoints = [{ index: -1, state: copyState(base) }];
+    this.index = -1;
+    this.state = shallowCopy(this.checkpoints[0].state);
+    /** Maps of the state that no checkpoint has. @type {Set<object>} */
+    this.own = new Set();
   }
 
   /** @param {number} target index of the record whose state is wanted; -1: before the first */
   moveTo(target) {
-    const start = this.nearest(target);
-    const walk = Math.abs(target - this.index);
-    if (target - start.index + this.copyCost < walk) {
-      this.state = copyState(start.state);
-      this.index = start.index;
-    }
-    while (this.index > target) this.back();
+    const near = this.nearest(target);
+    if (target < this.index || near.index > this.index) this.begin(near);
     while (this.index < target) this.forward();
     return this.state;
   }
@@ -100,22 +105,19 @@ export class Timeline {
   forward() {
     this.index += 1;
     const record = this.records[this.index];
-    if (record.kind === "patch") this.inverses[this.index] = mergePatch(this.state, record.changes);
+    if (record.kind === "patch") mergePatch(this.state, record.changes, this.own);
     const last = this.checkpoints[this.checkpoints.length - 1];
-    if (this.index - last.index >= this.every) this.remember();
+    if (this.index - last.index < this.every) return;
+    const checkpoint = { index: this.index, state: this.state };
+    this.checkpoints.push(checkpoint);
+    this.begin(checkpoint);
   }
 
-  back() {
-    if (this.records[this.index].kind === "patch")
-      mergePatch(this.state, this.inverses[this.index]);
-    this.index -= 1;
-  }
-
-  remember() {
-    this.checkpoints.push({ index: this.index, state: copyState(this.state) });
-    if (this.checkpoints.length > MAX_CHECKPOINTS) {
-      this.checkpoints = this.checkpoints.filter((_, i) => i === 0 || i % 2 === 0);
-    }
+  /** Go on from a checkpoint, which keeps its state. @param {{index: number, state: any}} from */
+  begin({ index, state }) {
+    this.index = index;
+    this.state = shallowCopy(state);
+    this.own = new Set();
   }
 
   /** @param {number} target */
