@@ -121,6 +121,29 @@ def test_the_column_beside_the_map_is_made_wider_for_each_tab(
     assert page.locator(".gb-map.is-path").count() == 0  # it is smaller, not another picture
 
 
+# Each title of the map, and how high its letters are on the screen.
+LETTERS = """() => Array.from(
+  window.stage.root.querySelectorAll(".gb-stage .gb-box .title"),
+  (node) => [node.textContent, node.getAttribute("font-size") * node.getScreenCTM().a],
+).filter(([text]) => text)"""
+
+
+def test_the_maps_letters_can_be_read_where_it_is_small(page: Page, recorded: Recorded) -> None:
+    """Beside wide code, and larger in front of a room; no title is cut for it."""
+    page.set_viewport_size({"width": 1280, "height": 800})
+    show(page, recorded.text)
+    page.get_by_role("tab", name="Code", exact=True).click()
+    settle(page)
+    beside_code = page.evaluate(LETTERS)
+    assert len(beside_code) == 9
+    assert [each for each in beside_code if each[1] < 10 or "…" in each[0]] == []
+    page.evaluate("window.stage.root.querySelector('.gb').toggleAttribute('data-tour', true)")
+    wait_until(page, "window.stage.root.querySelector('.gb-map').clientWidth > 1000")
+    settle(page)
+    presented = page.evaluate(LETTERS)
+    assert [each for each in presented if each[1] < 12 or "…" in each[0]] == []
+
+
 SIDES_OF_FRAMES = """() => {
   const frames = [...window.stage.root.querySelectorAll(".gb-frame rect")];
   return frames.flatMap((node) => {
@@ -175,6 +198,25 @@ def test_on_a_phone_the_transport_stays_at_hand(
         expect(page.get_by_label("Speed")).to_be_hidden()
         page.locator("[data-act=more]").tap()
         expect(page.get_by_label("Speed")).to_be_visible()
+    context.close()
+
+
+@pytest.mark.parametrize("touch", [True, False])
+def test_on_a_phone_the_tools_stand_in_one_row(
+    browser: Browser, server: StageServer, touch: bool
+) -> None:
+    """With the way back to a saved engine as well, and under a mouse with the list of keys."""
+    context = browser.new_context(viewport=PHONE, has_touch=touch, is_mobile=touch)
+    with watched(context.new_page(), server) as page:
+        page.evaluate("window.stage.root.querySelector('[data-act=restore]').disabled = false")
+        expect(page.locator("[data-act=help]")).to_be_visible(visible=not touch)
+        tops = page.evaluate(
+            """() => Array.from(
+              window.stage.root.querySelectorAll(".gb-tools .gb-button"),
+              (node) => node.getBoundingClientRect()).filter(({ width }) => width)
+              .map(({ top }) => Math.round(top))"""
+        )
+        assert len(tops) >= 5 and len(set(tops)) == 1
     context.close()
 
 

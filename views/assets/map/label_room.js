@@ -103,6 +103,12 @@ export function settleNames(map, frames) {
     return textArea(at, Number(text.getAttribute("y")), textWidth(label, small, 600), small);
   });
   const shafts = map.lines.map((line) => segmentsOf(line.points).map(({ a, b }) => hullOf(a, b)));
+  // A name along a level part of its line keeps clear of the parts that go up and down.
+  const upright = shafts.map((areas, i) =>
+    map.lines[i].spot?.line !== undefined
+      ? areas.filter(({ w, h }) => h > w).map((area) => grown(area))
+      : [],
+  );
   const named = map.lines.filter(({ item }) => item.label);
   const others = new Map(named.map((line) => [line, [nameArea(line, small)]]));
   for (const line of named) {
@@ -113,7 +119,7 @@ export function settleNames(map, frames) {
       let sum = COSTS.box * hits(boxes) + COSTS.border * hits(borders);
       sum += COSTS.near * hits(near) + COSTS.name * hits(titles);
       for (const [other, areas] of others) if (other !== line) sum += COSTS.name * hits(areas);
-      shafts.forEach((areas, i) => (sum += i === own ? 0 : COSTS.line * hits(areas)));
+      shafts.forEach((areas, i) => (sum += COSTS.line * hits(i === own ? upright[i] : areas)));
       return sum;
     };
     let least = cost(others.get(line) ?? []);
@@ -181,9 +187,9 @@ function placesBeside(label, spot, small, scale, dearer) {
 
 /**
  * A name in one row and, where it has several words, in the two that are least wide.
- * @param {string} label @param {number} small @returns {string[][]}
+ * @param {string} label @param {number} small size of its letters @returns {string[][]}
  */
-function rowsOf(label, small) {
+export function rowsOf(label, small) {
   const words = label.split(" ");
   const pairs = words.slice(1).map((_, i) => [
     words.slice(0, i + 1).join(" "),
@@ -199,10 +205,18 @@ function rowsOf(label, small) {
 function write(line, { x, y, up, down, away, step, texts }, small) {
   line.spot = { ...line.spot, x: round(x), y: round(y + up), up, down, away };
   place(line.name, x, y, small);
-  if (texts.length === 1) return;
+  if (texts.length > 1) writeRows(line.name, texts, x, y, step);
+}
+
+/**
+ * A text in two rows.
+ * @param {Element} node @param {string[]} texts @param {number} x @param {number} y of the first
+ * @param {number} step from one to the other
+ */
+export function writeRows(node, texts, x, y, step) {
   const [first, second] = texts.map((text, row) =>
     svg("tspan", { x: round(x), y: round(y + row * step), text }),
   );
   // For those who read it as text: a space that takes no room.
-  line.name.replaceChildren(first, svg("tspan", { "font-size": 0, text: " " }), second);
+  node.replaceChildren(first, svg("tspan", { "font-size": 0, text: " " }), second);
 }

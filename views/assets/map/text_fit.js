@@ -4,7 +4,14 @@
  * is room, and what does not fit is cut with an ellipsis.
  */
 import { placeClaimFlag } from "./claim_flag.js";
-import { MOST_TRAVELS, bordersOf, layFrames, settleNames } from "./label_room.js";
+import {
+  MOST_TRAVELS,
+  bordersOf,
+  layFrames,
+  rowsOf,
+  settleNames,
+  writeRows,
+} from "./label_room.js";
 import { PATH_LETTERS, PATH_SIGN } from "./path.js";
 import { placeOpener } from "./pieces.js";
 import {
@@ -32,6 +39,9 @@ const MOST_GROWTH = 22; // by which a box may be drawn wider on a side, for its 
 const PATH_FLAG = 30; // pixels of a path's box that its claims' mark takes
 const TIGHTEST = 0.92; // of its size, for words that would be cut else
 const LEAST_PX = 11.2; // that letters of the fitted map have on the screen, where boxes allow it
+const TOUR_PX = 14; // the same in front of a room
+const MOST = 16; // size of letters, in the map's units, that three rows of a box have room for
+const MOST_TERSE = 19; // and that its title alone has room for, in one row or in two
 
 export class TextFit {
   /** @param {ArchitectureMap} map */
@@ -44,6 +54,9 @@ export class TextFit {
     this.borders = [];
     /** Sizes of letters, in the map's units. */
     this.sizes = { small: 12.5, big: 14 };
+    /** Whether boxes have room for their titles alone. */
+    this.isTerse = false;
+    this.inTour = false;
   }
 
   /** Fit again, whatever the size was before. */
@@ -59,12 +72,17 @@ export class TextFit {
     const height = this.map.stage.clientHeight;
     if (!width || !height) return;
     const scale = Math.min(width / this.map.bounds.w, height / this.map.bounds.h);
-    if (Math.abs(scale - this.scale) < 0.004) return;
+    const inTour = Boolean(this.map.stage.closest("[data-tour]"));
+    if (Math.abs(scale - this.scale) < 0.004 && inTour === this.inTour) return;
     this.scale = scale;
+    this.inTour = inTour;
     this.layouts += 1;
     const { isPath } = this.map.drawn;
-    const small = Math.min(16, Math.max(12.2, LEAST_PX / scale));
-    const big = Math.min(16, Math.max(14, (LEAST_PX + 0.3) / scale));
+    const wanted = (inTour ? TOUR_PX : LEAST_PX) / scale;
+    this.isTerse = !isPath && wanted > MOST + 1;
+    const small = Math.min(MOST, Math.max(12.2, wanted));
+    const most = this.isTerse ? MOST_TERSE : MOST;
+    const big = Math.min(most, Math.max(14, wanted + 0.3 / scale));
     this.sizes = isPath ? PATH_LETTERS : { small, big };
     for (const box of this.map.boxes.values())
       box.geo = isPath ? box.item : this.widened(box.item);
@@ -112,11 +130,16 @@ export class TextFit {
    */
   widened(item) {
     const { small, big } = this.sizes;
-    const words = Math.max(
-      textWidth(item.label, big, 650),
-      textWidth(item.sublabel ?? "", small, 400),
-      textWidth(item.tag ?? "", small, 600),
+    const rows = rowsOf(item.label, big).map((row) =>
+      Math.max(...row.map((text) => textWidth(text, big, 650))),
     );
+    const words = this.isTerse
+      ? Math.min(...rows)
+      : Math.max(
+          rows[0],
+          textWidth(item.sublabel ?? "", small, 400),
+          textWidth(item.tag ?? "", small, 600),
+        );
     const missing = words + 19 - item.w;
     if (missing <= 0) return item;
     const left = this.roomBeside(item, -1);
@@ -182,11 +205,14 @@ export class TextFit {
     box.fill.setAttribute("y", String(y + h - 1.5));
     box.spark.setAttribute("cx", String(x + w - 3));
     box.spark.setAttribute("cy", String(y + 3));
-    const lines = [
-      { node: box.tag, text: item.tag, size: small, weight: 600 },
-      { node: box.title, text: item.label, size: big, weight: 650 },
-      { node: box.sub, text: item.sublabel, size: small, weight: 400 },
-    ].filter((line) => line.text);
+    const title = { node: box.title, text: item.label, size: big, weight: 650 };
+    const lines = this.isTerse
+      ? [title]
+      : [
+          { node: box.tag, text: item.tag, size: small, weight: 600 },
+          title,
+          { node: box.sub, text: item.sublabel, size: small, weight: 400 },
+        ].filter((line) => line.text);
     const room = Math.max(1, Math.floor(h / (small + 3)));
     while (lines.length > room)
       lines.splice(
@@ -206,6 +232,12 @@ export class TextFit {
       place(line.node, x + 12, top + row * step + size * 0.36, size);
       line.node.textContent = cut(line.text, w - taken, size, line.weight);
     });
+    const rows = rowsOf(item.label, big)[1];
+    if (this.isTerse && rows && textWidth(item.label, big, 650) > w - taken) {
+      const texts = rows.map((text) => cut(text, w - taken, big, 650));
+      place(box.title, x + 12, y + h / 2 - 2, big);
+      writeRows(box.title, texts, x + 12, y + h / 2 - 2, big + 3);
+    }
     place(box.live, x + 11, y + h + DRAWER / 2 + 1 + small * 0.36, small);
     placeOpener(box.opener, geo, sign);
     placeClaimFlag(box.flag, geo, small, isPath ? sign : null);
