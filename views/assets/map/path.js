@@ -33,13 +33,13 @@ const LANE = 13; // between two rails
 const RAIL_AIR = 11; // between the boxes and the first rail
 const MOST_RAILS = 0.22; // of the width, on one side
 const HEIGHTS = [31, 36, 48, 66]; // of a box, by its number of rows
-const ROW = 17; // of a label in a gap
+const ROW = 19; // of a label in a gap
 const AIR = 9; // below a box, and above the next
 const TIP = 9; // an arrow's
 const TITLE = 25; // of a section
 const CLOSE = 11; // below the last box of a section
 const BACK_AT = 0.37; // of a box's width: where neighbours answer
-const ON_AT = 0.46; // and where they ask
+const ON_AT = 0.5; // and where they ask
 const BESIDE = 18; // between two lines of the same two neighbours
 const LEFT_PORTS = [0.05, 0.2]; // where rails from further down end
 const RIGHT_PORTS = [0.62, 0.93]; // and those from further up
@@ -287,7 +287,7 @@ class Path {
       ],
       spot: {
         x: edge - side * 4,
-        y: row - 4,
+        y: row - 5.5,
         anchor: side > 0 ? "end" : "start",
         away: 1,
         room: this.right - this.left - 8,

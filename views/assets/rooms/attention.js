@@ -145,7 +145,7 @@ class AttentionRoom {
     c.textAlign = "left";
     c.fillText(narrow ? words.ROWS_SHORT : words.QUERY_ROWS, columns.id, 8);
     const { backend } = /** @type {Model} */ (this.data);
-    c.fillText(fit(c, words.pagesHead(backend), w - left - columns.sum), left, 8);
+    c.fillText(fit(c, words.pagesHead(backend, narrow), w - left - columns.sum), left, 8);
     c.textAlign = "right";
     c.fillText(narrow ? words.CONTEXT_SHORT : words.CONTEXT, w - 2, 8);
   }

@@ -150,9 +150,9 @@ export const CONTEXT_SHORT = "bytes";
 export const NOT_READ =
   "Attention has not run so far in this step: it does in its phase execute. Press Phase.";
 
-/** @param {string} backend */
-export const pagesHead = (backend) =>
-  `pages read, in logical order${backend ? ` (${backend})` : ""}`;
+/** @param {string} backend @param {boolean} narrow whether there is room for a few words only */
+export const pagesHead = (backend, narrow) =>
+  `pages read${narrow ? "" : ", in logical order"}${backend ? ` (${backend})` : ""}`;
 
 /**
  * @param {{request: string, seq: number, rows: number}} read @param {number} logical
