@@ -81,8 +81,16 @@ def glossary() -> None:
     with st.expander(f"Glossary ({len(terms)})", icon=":material/dictionary:", key="gb-terms"):
         names = [term.term for term in terms]
         say = "A term of the field"
-        st.selectbox(say, names, None, key=_TERM, placeholder=say, on_change=_chosen)
-        st.markdown("\n\n".join(f"**{plain(term.term)}** {plain(term.says)}" for term in terms))
+        st.selectbox(
+            say,
+            names,
+            None,
+            key=_TERM,
+            placeholder=say,
+            on_change=_chosen,
+            label_visibility="collapsed",
+        )
+        st.markdown("\n\n".join(f"**{plain(term.term)}**  \n{plain(term.says)}" for term in terms))
 
 
 def card(llm: AsyncLLM | None) -> Lit | None:

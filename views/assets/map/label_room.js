@@ -64,6 +64,7 @@ export function layFrames(map) {
     const area = { x: round(from), y: given.y, w: round(to - from), h: given.h };
     frameAt(frame.node.children[0], area.x, area.y, area.w, area.h);
     frame.text.setAttribute("x", String(area.x + 12));
+    frame.room = area.w - 18;
     laid.push({ given, area });
   }
   return laid.map(({ area }) => area);

@@ -39,6 +39,7 @@ const MOST_GROWTH = 22; // by which a box may be drawn wider on a side, for its 
 const PATH_FLAG = 30; // pixels of a path's box that its claims' mark takes
 const TIGHTEST = 0.92; // of its size, for words that would be cut else
 const LEAST_PX = 11.2; // that letters of the fitted map have on the screen, where boxes allow it
+const ASIDE = [0, -0.9, 0.9, -1.8, 1.8]; // sizes of a letter
 const TOUR_PX = 14; // the same in front of a room
 const MOST = 16; // size of letters, in the map's units, that three rows of a box have room for
 const MOST_TERSE = 19; // and that its title alone has room for, in one row or in two
@@ -93,7 +94,10 @@ export class TextFit {
     this.borders = frames.flatMap(bordersOf);
     for (const line of this.map.lines) this.layQuantity(line);
     for (const frame of this.map.frames) {
-      frame.text.setAttribute("font-size", String(round(this.sizes.small)));
+      const { small: size } = this.sizes;
+      const wide = textWidth(frame.label, size, 600);
+      const fits = isPath ? 1 : Math.min(1, frame.room / wide);
+      frame.text.setAttribute("font-size", String(round(size * fits)));
       if (isPath) frame.text.textContent = cut(frame.label, frame.room, this.sizes.small, 600);
     }
   }
@@ -265,7 +269,8 @@ export class TextFit {
   }
 
   /**
-   * What travels is written beside the label, on the first of four places that hides nothing.
+   * What travels is written beside the label, on the first place that hides nothing: in a row
+   * above or below, moved aside where it must.
    * @param {any} line
    */
   layQuantity(line) {
@@ -282,11 +287,19 @@ export class TextFit {
     const step = small + 2.5;
     const rows = item.label ? [spot.away, -spot.away, 2 * -spot.away, 2 * spot.away] : [0];
     const { up = 0, down = 0 } = spot; // further rows of the label
-    const places = rows.map((row) => spot.y + row * step + (row < 0 ? -up : down));
-    const areas = places.map((y) => textArea(spot, y, small * MOST_TRAVELS, small));
+    const places = (spot.anchor === "middle" ? ASIDE : [0]).flatMap((by) =>
+      rows.map((row) => ({
+        x: spot.x + by * small,
+        y: spot.y + row * step + (row < 0 ? -up : down),
+      })),
+    );
+    const areas = places.map(({ x, y }) =>
+      textArea({ ...spot, x }, y, small * MOST_TRAVELS, small),
+    );
     // On a static line nothing ever travels.
     const free = item.live ? areas.findIndex((area) => !this.hidesSomething(area, line)) : 0;
-    place(line.quantity, spot.x, places[Math.max(0, free)], small);
+    const { x, y } = places[Math.max(0, free)];
+    place(line.quantity, x, y, small);
   }
 
   /** @param {{x: number, y: number, w: number, h: number}} area @param {any} own */

@@ -92,7 +92,9 @@ export class HistoryPart {
     const steps = group.first === group.last ? "" : "s";
     const name = `Step${steps} ${group.first}${steps && `–${group.last}`}`;
     setText(title, name);
-    const items = group.kind === "decode" ? group.items.slice(0, 1) : group.items;
+    const items = group.kind === "decode" ? group.items.slice(0, 1) : [...group.items];
+    // Of a request the latest decision answers why it stands so; a step is told as it went.
+    if (this.about.request !== undefined) items.reverse();
     const at = this.store.records[this.store.cursor];
     const words = (/** @type {Why} */ item) =>
       group.kind === "decode" ? decodeSentence(group) : whySentence(item, this.telling());

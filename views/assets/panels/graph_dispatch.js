@@ -6,6 +6,11 @@ import { capital, count, micros, plural } from "../words/format.js";
 
 /** @import { Model } from "./graph_model.js" */
 
+const EAGER = "Eager: the model's code calls each operation, one after the other.";
+const GRAPH =
+  "A graph is here a list of operations, recorded in one forward and run again without the " +
+  "decoder's modules. On a GPU the recorded kernels are launched at once.";
+
 /** @typedef {Pick<Model, "dispatch" | "replay" | "captured" | "nothingRan" | "none">} View */
 
 /** @param {View} data @returns {HTMLElement[]} */
@@ -31,6 +36,7 @@ export function dispatchParts(data) {
     el("p", { class: "gbp-because" }, whyWords(dispatch.why)),
     batchWords(dispatch),
     ...graphWords(data),
+    el("p", { class: "gbp-more", text: dispatch.eager ? EAGER : GRAPH }),
   ];
   return parts;
 }

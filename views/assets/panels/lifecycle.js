@@ -20,6 +20,8 @@ import { MOST_ROWS, Sentence, Twin, legend, redrawOnChange, remake, section } fr
 
 /** While the cursor walks, a frame has time for the words of some of the cards. */
 const CARD_TURNS = 3;
+/** So many cards, or fewer, stand below the timeline: beside it they would leave a hole there. */
+const FEW = 4;
 
 class LifecyclePanel {
   /** @param {HTMLElement} root @param {Store} store */
@@ -38,10 +40,11 @@ class LifecyclePanel {
     const { timeline } = this;
     this.left = section(LIFECYCLE.timeline, "timeline", timeline.scroll, this.legend);
     this.right = section(LIFECYCLE.texts, "streams", this.cards, this.more, textLegend());
+    this.columns = el("div", { class: "gbp-columns has-few" }, this.left, this.right);
     this.element.append(
       this.sentence.element,
       this.empty,
-      el("div", { class: "gbp-columns" }, this.left, this.right),
+      this.columns,
       this.bars.element,
       this.twin.element,
     );
@@ -122,6 +125,7 @@ class LifecyclePanel {
 
   /** @param {Model} data */
   placeCards(data) {
+    this.columns.classList.toggle("has-few", data.streams.length <= FEW);
     reconcile(
       this.cards,
       data.streams,
