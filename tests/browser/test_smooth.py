@@ -50,6 +50,29 @@ def crowd() -> str:
 # --- what a frame draws ------------------------------------------------------------------------
 
 
+def test_where_frames_are_slow_every_part_has_its_turn(page: Page) -> None:
+    """The first part is due again with each frame of 120 ms, and the second is asked after it."""
+    drawn = page.evaluate(
+        """async () => {
+          const { Pace } = await import("/views/assets/page/pace.js");
+          const real = performance.now;
+          let now = real.call(performance) + 1e6;
+          performance.now = () => now;
+          const drawn = [0, 0];
+          const store = { clock: { walking: true }, changed() {} };
+          const paces = drawn.map((_, i) => new Pace(store, () => (drawn[i] += 1)));
+          for (let frame = 0; frame < 12; frame += 1) {
+            now += 120;
+            for (const pace of paces) pace.update();
+          }
+          for (const pace of paces) pace.stop();
+          performance.now = real;
+          return drawn;
+        }"""
+    )
+    assert drawn[0] == 12 and drawn[1] >= 3
+
+
 def test_a_large_pool_is_painted_where_it_changed(page: Page, tiny_model: LoadedModel) -> None:
     trace = model_trace(tiny_model, num_gpu_blocks=4_096)
     show(page, "blocks", trace, 0)

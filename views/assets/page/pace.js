@@ -14,6 +14,11 @@ const EVERY_MS = 100;
 const PARTS_EVERY_MS = 200;
 const REST_MS = 400;
 const APART_MS = 1000 / 60;
+/**
+ * After so long a wait a part draws beside another one: where frames are slow, each has one that
+ * is due and asked before it.
+ */
+const LONGEST_MS = 250;
 
 /** When words were drawn last, whosever: two parts of the page share no frame. */
 let anyDrawnAt = -Infinity;
@@ -26,19 +31,22 @@ export class Pace {
     this.every = every;
     this.drawnAt = -Infinity;
     this.timer = 0;
-    /** Whether something new has not been drawn yet. */
+    /** Whether something new has not been drawn yet, and since when. */
     this.waits = false;
+    this.since = Infinity;
   }
 
   /** Draw what is new, now or soon. */
   update() {
+    const now = performance.now();
     const due = Math.max(this.drawnAt + this.every, anyDrawnAt + APART_MS);
-    const wait = this.store.clock.walking ? due - performance.now() : 0;
+    const wait = this.store.clock.walking ? Math.min(due, this.since + LONGEST_MS) - now : 0;
     if (wait <= 0) {
       this.now();
       return;
     }
     this.waits = true;
+    this.since = Math.min(this.since, now);
     this.timer ||= window.setTimeout(() => {
       this.timer = 0;
       this.store.changed();
@@ -48,6 +56,7 @@ export class Pace {
   now() {
     this.stop();
     this.waits = false;
+    this.since = Infinity;
     this.drawnAt = anyDrawnAt = performance.now();
     this.draw();
   }
