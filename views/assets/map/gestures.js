@@ -111,10 +111,9 @@ export class Gestures {
     const slack = 0.25;
     this.zoom.x = clamp(this.zoom.x, x + w * slack - k * (x + w), x + w * (1 - slack) - k * x);
     this.zoom.y = clamp(this.zoom.y, y + h * slack - k * (y + h), y + h * (1 - slack) - k * y);
-    this.map.viewport.setAttribute(
-      "transform",
-      `translate(${this.zoom.x} ${this.zoom.y}) scale(${k})`,
-    );
+    const transform = `translate(${this.zoom.x} ${this.zoom.y}) scale(${k})`;
+    for (const each of [this.map.viewport, this.map.motion.viewport])
+      each.setAttribute("transform", transform);
     this.map.stage.classList.toggle("is-zoomed", k !== 1 || this.zoom.x !== 0 || this.zoom.y !== 0);
   }
 

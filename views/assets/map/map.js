@@ -7,7 +7,7 @@
 import { liveOf } from "../boxes/live.js";
 import { moments } from "../boxes/moment.js";
 import { el, setAttribute, setText, svg } from "../page/dom.js";
-import { Pace } from "../page/pace.js";
+import { Pace, READ_MS } from "../page/pace.js";
 import { MAP, mapText } from "../words/map.js";
 import { PHONE, fillFoot, placeFoot } from "./foot.js";
 import { Gestures } from "./gestures.js";
@@ -68,11 +68,11 @@ export class ArchitectureMap {
     this.liveHeader = null;
     this.liveLayout = -1;
     this.stage = /** @type {SVGSVGElement} */ (svg("svg", { class: "gb-stage", role: "group" }));
-    this.scroll = el("div", { class: "gb-map-scroll" }, this.stage);
     this.foot = el("div", { class: "gb-map-foot" });
     this.text = new TextFit(this);
-    this.live = new Pace(store, () => this.showLive());
+    this.live = new Pace(store, () => this.showLive(), READ_MS);
     this.motion = new Motion(this);
+    this.scroll = el("div", { class: "gb-map-scroll" }, this.stage, this.motion.sky);
     this.traffic = new Traffic(this);
     this.hands = new Hands(this);
     this.gestures = new Gestures(this);
@@ -134,6 +134,7 @@ export class ArchitectureMap {
     this.drawn = this.narrow ? pathOf(page, this.store.currentView, this.wide) : placesOf(page);
     const { x, y, w, h } = this.bounds;
     this.stage.setAttribute("viewBox", `${x} ${y} ${w} ${h}`);
+    this.motion.begin(`${x} ${y} ${w} ${h}`);
     this.stage.style.aspectRatio = `${w} / ${h}`;
     this.root.classList.toggle("is-path", this.drawn.isPath);
     setAttribute(this.stage, "aria-label", mapText(page.meta?.title ?? MAP.untitled));

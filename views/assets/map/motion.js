@@ -1,5 +1,8 @@
 // @ts-check
-/** What moves on the map: events that the cursor just passed travel their arrows. */
+/**
+ * What moves on the map: events that the cursor just passed travel their arrows, in a picture of
+ * their own that lies over it, since whatever moves in a picture has all of it painted anew.
+ */
 import { svg } from "../page/dom.js";
 import { READS } from "./packets.js";
 import { round } from "./shapes.js";
@@ -16,6 +19,14 @@ export class Motion {
     /** @type {{line: any, back: boolean, began: number, node: SVGElement}[]} */
     this.flights = [];
     this.frame = 0;
+    this.viewport = svg("g");
+    this.sky = svg("svg", { class: "gb-sky", "aria-hidden": "true" }, this.viewport);
+  }
+
+  /** Another picture lies below. @param {string} viewBox of it */
+  begin(viewBox) {
+    this.sky.setAttribute("viewBox", viewBox);
+    this.viewport.replaceChildren();
   }
 
   stop() {
@@ -50,7 +61,7 @@ export class Motion {
     if (this.flights.some((flight) => flight.line === line)) return;
     if (this.flights.length >= MOST_FLIGHTS * 2) return;
     const node = svg("circle", { class: "gb-flight", r: 5 });
-    this.map.viewport.append(node);
+    this.viewport.append(node);
     this.flights.push({ line, back, began: performance.now(), node });
     if (!this.frame) this.frame = requestAnimationFrame((time) => this.tick(time));
   }

@@ -9,7 +9,7 @@ import { showBlock } from "./inspector_block.js";
 import { showBox } from "./inspector_box.js";
 import { showRequest } from "./inspector_request.js";
 import { showView } from "./inspector_view.js";
-import { Pace } from "./pace.js";
+import { Pace, READ_MS } from "./pace.js";
 
 /** @import { Store } from "../core/store.js" */
 
@@ -31,7 +31,7 @@ export class Inspector {
     this.version = "";
     /** @type {() => void} */
     this.refresh = () => {};
-    this.pace = new Pace(store, () => this.refresh());
+    this.pace = new Pace(store, () => this.refresh(), READ_MS);
   }
 
   update() {

@@ -11,7 +11,9 @@
 /** @import { Store } from "../core/store.js" */
 
 const EVERY_MS = 100;
-const PARTS_EVERY_MS = 200;
+/** For what is read rather than glanced at. */
+export const READ_MS = 200;
+const PARTS_EVERY_MS = 300;
 const REST_MS = 400;
 const APART_MS = 1000 / 60;
 /**
@@ -31,7 +33,7 @@ export class Pace {
     this.every = every;
     this.drawnAt = -Infinity;
     this.timer = 0;
-    /** Whether something new has not been drawn yet, and since when. */
+    /** Whether something new has not been drawn yet, and since when its turn is overdue. */
     this.waits = false;
     this.since = Infinity;
   }
@@ -46,7 +48,7 @@ export class Pace {
       return;
     }
     this.waits = true;
-    this.since = Math.min(this.since, now);
+    this.since = Math.min(this.since, Math.max(now, this.drawnAt + this.every));
     this.timer ||= window.setTimeout(() => {
       this.timer = 0;
       this.store.changed();

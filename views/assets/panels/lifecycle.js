@@ -19,7 +19,7 @@ import { MOST_ROWS, Sentence, Twin, legend, redrawOnChange, remake, section } fr
 /** @import { Model } from "./lifecycle_model.js" */
 
 /** While the cursor walks, a frame has time for the words of some of the cards. */
-const CARD_TURNS = 3;
+const CARD_TURNS = 6;
 /** So many cards, or fewer, stand below the timeline: beside it they would leave a hole there. */
 const FEW = 4;
 

@@ -78,16 +78,8 @@ export const CELLS = {
     c.textAlign = "center";
     c.fillText(text, x + w / 2, y + 0.5);
   },
-  decode(c, x, y, w, cell, colour, colours) {
-    c.strokeStyle = colour;
-    const alpha = c.globalAlpha;
-    c.globalAlpha = alpha * 0.35;
-    line(c, x, y, x + w, y);
-    c.globalAlpha = alpha;
-    c.fillStyle = colour;
-    roundRect(c, x + w / 2 - 2, y - 6.5, 4, 13, 2);
-    c.fill();
-    if (cell.drafts) drawDrafts(c, x + w / 2 + 3.5, y, cell.drafts, colours);
+  decode(c, x, y, w, { drafts }, _colour, colours) {
+    if (drafts) drawDrafts(c, x + w / 2 + 3.5, y, drafts, colours);
   },
   "taken-back"(c, x, y, w, _cell, _colour, colours) {
     c.strokeStyle = colours.bad;
@@ -121,6 +113,27 @@ export const CELLS = {
     c.globalAlpha = alpha;
   },
 };
+
+/**
+ * The decodes of a row, all at once: there are many of them and they look alike.
+ * @param {CanvasRenderingContext2D} c @param {number[]} places where their columns begin
+ * @param {number} y @param {number} w @param {string} colour
+ */
+export function drawDecodes(c, places, y, w, colour) {
+  const alpha = c.globalAlpha;
+  c.strokeStyle = c.fillStyle = colour;
+  c.globalAlpha = alpha * 0.35;
+  c.beginPath();
+  for (const x of places) {
+    c.moveTo(x, y);
+    c.lineTo(x + w, y);
+  }
+  c.stroke();
+  c.globalAlpha = alpha;
+  c.beginPath();
+  for (const x of places) c.roundRect(x + w / 2 - 2, y - 6.5, 4, 13, 2);
+  c.fill();
+}
 
 /**
  * How many of its drafts were accepted (from below) and rejected (from above).

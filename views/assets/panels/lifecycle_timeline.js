@@ -12,6 +12,7 @@ import {
   FUTURE,
   cellLines,
   dot,
+  drawDecodes,
   drawFlight,
   line,
   ring,
@@ -179,6 +180,12 @@ export class Timeline {
     c.fillStyle = colour;
     const name = senderOf(this.store.state.requests?.[row.id]?.source);
     c.fillText(fit(c, name ? `${row.id} ${name}` : row.id, GUTTER - 18, font), GUTTER - 12, middle);
+    for (const future of [false, true]) {
+      const isOne = (/** @type {Cell} */ cell) => cell.kind === "decode" && cell.future === future;
+      const places = row.cells.filter(isOne).map(({ step }) => this.x(step));
+      c.globalAlpha = future ? FUTURE : 1;
+      if (places.length) drawDecodes(c, places, middle, this.column, colour);
+    }
     for (const cell of row.cells) this.drawCell(c, cell, row.id, colour, middle, colours);
   }
 
