@@ -1,7 +1,7 @@
 // @ts-check
 /** One block of the pool on a canvas: its fill in its owner's colour, its name, its hash. */
 import { onRequestColour, requestLap } from "../words/colours.js";
-import { CACHED_FREE, NULL_BLOCK } from "./blocks_model.js";
+import { CACHED_FREE, NULL_BLOCK, USED } from "./blocks_model.js";
 import { haloText, hatch, roundRect } from "./canvas.js";
 
 /** @import { Pool } from "./blocks_model.js" */
@@ -9,6 +9,9 @@ import { haloText, hatch, roundRect } from "./canvas.js";
 /** From this share on the fill lies behind the whole of a block's name. */
 const NAME_COVERED = 0.7;
 const GLYPH = 0.6; // width of a monospaced glyph in its size
+/** From this side on a used block has round corners, and marks besides its owner's laps. */
+const LEAST_MARKED = 12;
+const LEAST_LAP = 8;
 
 /**
  * @param {CanvasRenderingContext2D} c @param {number} id @param {number} kind @param {number} x
@@ -29,7 +32,7 @@ export function drawFree(c, id, kind, x, y, side, colours) {
     return;
   }
   if (kind === CACHED_FREE) {
-    drawCached(c, [{ x, y }], side, colours);
+    drawCached(c, x, y, side, colours);
   } else {
     c.strokeStyle = colours.border;
     roundRect(c, x + 0.5, y + 0.5, side - 1, side - 1, 4);
@@ -42,27 +45,77 @@ export function drawFree(c, id, kind, x, y, side, colours) {
 export const hasName = (side) => side >= 18;
 
 /**
- * Free blocks whose content is cached, without their names: all at once, for there are many of them
- * and they look alike.
- * @param {CanvasRenderingContext2D} c @param {{x: number, y: number}[]} places
- * @param {number} side @param {any} colours
+ * A free block whose content is cached, without its name.
+ * @param {CanvasRenderingContext2D | OffscreenCanvasRenderingContext2D} c @param {number} x
+ * @param {number} y @param {number} side @param {any} colours
  */
-export function drawCached(c, places, side, colours) {
-  const mark = markSize(side);
+function drawCached(c, x, y, side, colours) {
   c.lineWidth = 1;
   c.fillStyle = c.strokeStyle = colours.ok;
   c.globalAlpha = 0.13;
   c.beginPath();
-  for (const { x, y } of places) c.roundRect(x, y, side, side, 4);
+  c.roundRect(x, y, side, side, 4);
   c.fill();
   c.globalAlpha = 0.75;
   c.beginPath();
-  for (const { x, y } of places) c.roundRect(x + 0.5, y + 0.5, side - 1, side - 1, 4);
+  c.roundRect(x + 0.5, y + 0.5, side - 1, side - 1, 4);
   c.stroke();
   c.globalAlpha = 1;
   c.beginPath();
-  for (const { x, y } of places) corner(c, x, y, mark);
+  corner(c, x, y, markSize(side));
   c.fill();
+}
+
+/** @type {Map<string, ImageBitmap>} of such a block, by its side, its colour and sharpness */
+const pictures = new Map();
+
+/**
+ * Many such blocks. They look alike, and a picture is put there sooner than round corners are
+ * filled.
+ * @param {CanvasRenderingContext2D} c @param {{x: number, y: number}[]} places on whole pixels
+ * @param {number} side @param {any} colours
+ */
+export function drawManyCached(c, places, side, colours) {
+  const ratio = window.devicePixelRatio || 1;
+  const key = `${side} ${colours.ok} ${ratio}`;
+  const size = Math.ceil(side * ratio);
+  let picture = pictures.get(key);
+  if (!picture) {
+    const canvas = new OffscreenCanvas(size, size);
+    const pen = /** @type {OffscreenCanvasRenderingContext2D} */ (canvas.getContext("2d"));
+    pen.scale(ratio, ratio);
+    drawCached(pen, 0, 0, side, colours);
+    picture = canvas.transferToImageBitmap();
+    pictures.set(key, picture);
+  }
+  c.globalAlpha = 1;
+  for (const { x, y } of places) c.drawImage(picture, x, y, size / ratio, size / ratio);
+}
+
+/**
+ * Whether a block is drawn in its owner's colour, so small that there is no more to it.
+ * @param {Pool} pool @param {number} id @param {number} side
+ */
+export function isFull(pool, id, side) {
+  const whole = pool.fill[id] === pool.blockSize && pool.scheduled[id] + pool.stale[id] === 0;
+  return side < LEAST_MARKED && whole && pool.kind[id] === USED && !pool.sharers.has(id);
+}
+
+/**
+ * Such blocks of one request, all at once.
+ * @param {CanvasRenderingContext2D} c @param {Pool} pool
+ * @param {{of: number, x: number, y: number}[]} places @param {number} side
+ * @param {string[]} hues @param {any} colours
+ */
+export function drawFull(c, pool, places, side, hues, colours) {
+  const owner = pool.owner[places[0].of];
+  c.globalAlpha = 1;
+  c.fillStyle = hues[owner] ?? colours.muted;
+  c.beginPath();
+  for (const { x, y } of places) c.rect(x, y, side, side);
+  c.fill();
+  const lap = requestLap(pool.owners[owner]);
+  if (lap > 0 && side >= LEAST_LAP) drawLap(c, places, side, lap, colours.panel);
 }
 
 /**
@@ -76,7 +129,7 @@ export function drawUsed(c, pool, id, x, y, side, hues, colours) {
   }
   const hue = hues[pool.owner[id]] ?? colours.muted;
   const share = pool.fill[id] / pool.blockSize;
-  const radius = side < 12 ? 0 : 4;
+  const radius = side < LEAST_MARKED ? 0 : 4;
   c.globalAlpha = share < 1 ? 0.26 : 1;
   c.fillStyle = hue;
   box(c, x, y, side, side, radius);
@@ -92,12 +145,12 @@ export function drawUsed(c, pool, id, x, y, side, hues, colours) {
   if (pool.scheduled[id] > 0)
     drawScheduled(c, x, y, side, share, pool.scheduled[id] / pool.blockSize, hue);
   const lap = requestLap(pool.owners[pool.owner[id]]);
-  if (lap > 0 && side >= 8) drawLap(c, x, y, side, lap, colours.panel);
+  if (lap > 0 && side >= LEAST_LAP) drawLap(c, [{ x, y }], side, lap, colours.panel);
   if (pool.stale[id] > 0) {
     const first = share + pool.scheduled[id] / pool.blockSize;
     drawStale(c, x, y, side, first, pool.stale[id] / pool.blockSize, colours);
   }
-  if (side < 12) return;
+  if (side < LEAST_MARKED) return;
   const on = onRequestColour(colours.theme);
   if (share >= NAME_COVERED) drawName(c, id, x, y, side, on, colours);
   else drawName(c, id, x, y, side, colours.text, colours, colours.panel);
@@ -107,14 +160,17 @@ export function drawUsed(c, pool, id, x, y, side, hues, colours) {
 
 /**
  * A notch at its right for each time that its owner's colour had been another's before.
- * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} side
+ * @param {CanvasRenderingContext2D} c @param {{x: number, y: number}[]} places @param {number} side
  * @param {number} lap @param {string} colour
  */
-function drawLap(c, x, y, side, lap, colour) {
+function drawLap(c, places, side, lap, colour) {
   const high = side < 18 ? 1.5 : 2.5;
   c.fillStyle = colour;
-  for (let i = 0; i < lap && (i + 1) * 2 * high < side; i += 1)
-    c.fillRect(x + side * 0.72, y + side - (i + 1) * 2 * high, side * 0.28, high);
+  c.beginPath();
+  for (const { x, y } of places)
+    for (let i = 0; i < lap && (i + 1) * 2 * high < side; i += 1)
+      c.rect(x + side * 0.72, y + side - (i + 1) * 2 * high, side * 0.28, high);
+  c.fill();
 }
 
 /**
@@ -180,7 +236,7 @@ function hashMark(c, x, y, side, colour) {
 const markSize = (side) => (side >= 24 ? 6 : 4);
 
 /**
- * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} size
+ * @param {CanvasPath} c @param {number} x @param {number} y @param {number} size
  */
 function corner(c, x, y, size) {
   c.moveTo(x + 3, y + 3);

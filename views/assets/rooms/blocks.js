@@ -83,10 +83,11 @@ class BlocksRoom {
     }
     this.drawn = key;
     this.data = model(this.store, now);
-    this.words.update();
+    // Canvases first: a font set on a canvas makes the browser work through changed elements.
     this.flights.begin();
     this.board.update();
     this.flights.end();
+    this.words.update();
   }
 
   /**

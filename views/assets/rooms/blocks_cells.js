@@ -1,6 +1,13 @@
 // @ts-check
 /** The blocks of the KV-cache manager's room: each a cell in its queue or table, or on its way. */
-import { drawCached, drawFree, drawUsed, hasName } from "../panels/blocks_cell.js";
+import {
+  drawFree,
+  drawFull,
+  drawManyCached,
+  drawUsed,
+  hasName,
+  isFull,
+} from "../panels/blocks_cell.js";
 import { CACHED_FREE, TOUCH, USED, blockFacts } from "../panels/blocks_model.js";
 import { blockLines } from "../panels/blocks_words.js";
 import { roundRect } from "../panels/canvas.js";
@@ -37,16 +44,22 @@ export class BlockCells {
    * @param {number} side @param {Palette} colours
    */
   put(c, spots, side, colours) {
-    const { kind: kinds } = this.data.pool;
+    if (!spots.length) return;
+    const { pool } = this.data;
+    const [{ kind, key }] = spots;
+    const name = key ? `${kind} ${key}` : kind;
     const there = spots.filter(
-      ({ kind, key, of: block, x, y }) =>
-        !this.flights.passes(key ? `${kind} ${key}` : kind, block, x, y, side),
+      ({ of: block, x, y }) => !this.flights.passes(name, block, x, y, side),
     );
-    const isPlain = (/** @type {BlockSpot} */ { of: block }) =>
-      !hasName(side) && side >= LEAST_FRAMED && kinds[block] === CACHED_FREE;
-    drawCached(c, there.filter(isPlain), side, colours);
+    // Those of which there are many, and which look alike.
+    const isPlain = !hasName(side) && side >= LEAST_FRAMED;
+    const cached = there.filter(({ of }) => isPlain && pool.kind[of] === CACHED_FREE);
+    const full = there.filter(({ of }) => isFull(pool, of, side));
+    if (cached.length) drawManyCached(c, cached, side, colours);
+    if (full.length) drawFull(c, pool, full, side, this.hues, colours);
+    const done = new Set([...cached, ...full]);
     for (const spot of there) {
-      if (!isPlain(spot)) this.cell(c, spot.of, spot.x, spot.y, side, colours);
+      if (!done.has(spot)) this.cell(c, spot.of, spot.x, spot.y, side, colours);
       this.board.spot(spot);
     }
     for (const { of: block, x, y } of there) this.mark(c, block, x, y, side, colours);

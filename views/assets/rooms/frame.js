@@ -149,8 +149,10 @@ export class RoomFrame {
     const chosen = `${JSON.stringify(store.selection)} ${themeOf(this.element)}`;
     if (`${key} ${chosen}` === this.drawn && !this.room?.waits) return;
     this.drawn = `${key} ${chosen}`;
-    this.empty.hidden = header !== null;
     const now = moments(store)(item?.live ?? null);
+    // Canvases first: a font set on a canvas makes the browser work through changed elements.
+    if (header) this.room?.update(now);
+    this.empty.hidden = header !== null;
     setText(this.line, header ? (liveOf(item?.live ?? null, now)?.line ?? "") : "");
     const record = store.records[store.cursor];
     const event = record?.kind === "event" ? record : null;
@@ -158,6 +160,5 @@ export class RoomFrame {
     this.ins.update(events, event);
     this.outs.update(events, event);
     this.mini.update(events, event);
-    if (header) this.room?.update(now);
   }
 }

@@ -100,12 +100,14 @@ export class Ports {
     if (!packet || before === undefined || seqs === before || !seqs.startsWith(before)) return;
     if (this.reduced.matches) return;
     const dot = /** @type {HTMLElement} */ (node.querySelector(".gb-port-line b"));
-    const ends = packet.back ? ["100%", "0%"] : ["0%", "100%"];
+    // The dot is at the end of what moves; where `left` moved it, the page would be laid out anew.
+    const ends = ["translateX(-100%)", "none"];
+    const [from, to] = packet.back ? ends.reverse() : ends;
     dot.animate(
       [
-        { left: ends[0], opacity: 1 },
-        { left: ends[1], opacity: 1, offset: 0.85 },
-        { left: ends[1], opacity: 0 },
+        { transform: from, opacity: 1 },
+        { transform: to, opacity: 1, offset: 0.85 },
+        { transform: to, opacity: 0 },
       ],
       { duration: DOT_MS, easing: "ease-in-out" },
     );
