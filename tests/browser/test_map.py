@@ -238,6 +238,15 @@ def test_the_map_zooms_pans_and_fits(page: Page) -> None:
     page.mouse.move(box["x"] + 90, box["y"] + 60, steps=4)
     page.mouse.up()
     assert viewport.get_attribute("transform") != zoomed
+    # What flies over the map is a picture of its own, and lies on its lines wherever it was moved.
+    apart = page.evaluate(
+        """() => {
+          const [map, sky] = ["viewport", "sky > g"].map((name) =>
+            window.stage.root.querySelector(`.gb-${name}`).getScreenCTM());
+          return ["a", "b", "c", "d", "e", "f"].map((each) => map[each] - sky[each]);
+        }"""
+    )
+    assert max(map(abs, apart)) < 0.01
     page.get_by_label("Fit the map").click()
     assert viewport.get_attribute("transform") == "translate(0 0) scale(1)"
 
