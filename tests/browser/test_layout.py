@@ -170,6 +170,27 @@ def test_the_names_of_lines_touch_no_box_and_no_border(page: Page, width: int) -
             assert not any(overlap(place, other) for other in others), text
 
 
+def test_few_requests_stand_below_the_timeline_and_more_beside_it(
+    page: Page, recorded: Recorded
+) -> None:
+    show(page, recorded.text)
+    page.evaluate("window.stage.store.setView('request-lifecycle')")
+    wait_until(page, "window.stage.root.querySelector('.gbp-card')")
+    settle(page)
+    timeline, cards = area(page, ".gbp-scroll"), area(page, ".gbp-cards")
+    assert page.locator(".gbp-card").count() == 4
+    assert timeline["y"] + timeline["height"] < cards["y"]
+    assert abs(timeline["width"] - cards["width"]) < 2
+    beside = page.locator(".gbp-columns").evaluate(
+        """node => {
+          node.classList.remove("has-few"); // the next drawing sets it again
+          const left = (name) => node.querySelector(name).getBoundingClientRect().left;
+          return left(".gbp-cards") - left(".gbp-scroll");
+        }"""
+    )
+    assert beside > 400
+
+
 def test_map_and_panel_stand_beside_each_other_on_a_wide_screen(
     page: Page, recorded: Recorded
 ) -> None:
@@ -322,6 +343,14 @@ def test_on_a_phone_the_tools_stand_in_one_row(browser: Browser, url: str, touch
     assert len(boxes) == 5 + (not touch)
     assert len({round(box["y"]) for box in boxes if box}) == 1
     context.close()
+
+
+def test_the_map_is_never_old_while_the_page_runs(tab: Tab) -> None:
+    """Streamlit fades what a run has not drawn yet; a lesson's step may take seconds."""
+    found = tab.page.locator(".st-key-workspace").evaluate(
+        "node => { node.style.opacity = '0.33'; return getComputedStyle(node).opacity; }"
+    )
+    assert found == "1"
 
 
 def test_on_a_phone_the_map_begins_in_the_upper_half(browser: Browser, url: str) -> None:

@@ -332,7 +332,11 @@ def test_a_long_decode_is_one_line_and_the_newest_step_another(page: Page) -> No
 
 def test_waiting_for_the_same_reason_is_one_line(page: Page) -> None:
     specs = [{"id": f"r{n}", "prompt_token_ids": [n] * 5, "max_tokens": 30} for n in range(2)]
-    said = told_of(page, played(specs, max_num_seqs=1), "r1", 20)
+    trace = played(specs, max_num_seqs=1)
+    at_once = told_of(page, trace, "r1", 0)  # the latest first, within a step too
+    assert [text.partition(" with")[0] for text in at_once[1:2]] == ["It joins the waiting queue"]
+    assert at_once[0].startswith("It is first in the queue and not admitted: 1 of 1 seats")
+    said = told_of(page, trace, "r1", 20)
     assert said[:2] == [
         f"It is first in the queue ({n} steps so far) and not admitted: 1 of 1 seats are taken."
         for n in (20, 19)
