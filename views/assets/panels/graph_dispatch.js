@@ -9,7 +9,7 @@ import { capital, count, micros, plural } from "../words/format.js";
 const EAGER = "Eager: the model's code calls each operation, one after the other.";
 const GRAPH =
   "A graph is here a list of operations, recorded in one forward and run again without the " +
-  "decoder's modules. On a GPU the recorded kernels are launched at once.";
+  "decoder's modules. On a GPU one launch starts all of its kernels.";
 
 /** @typedef {Pick<Model, "dispatch" | "replay" | "captured" | "nothingRan" | "none">} View */
 
