@@ -1,4 +1,4 @@
-"""What the tests in a browser share: a server of the tiny model, one a file; a page of panels."""
+"""What the tests in a browser share: servers of the tiny model, a page of panels."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import http.server
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.browser.panels import ROOT
+from tests.browser.stage import watched, watching
 from tests.browser.stage_server import StageServer, stage_server
-from tests.servers import ready_app
+from tests.servers import AppProcess, ready_app
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -24,12 +26,46 @@ def server() -> Iterator[StageServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of documents of `tiny_app`."""
+    return tmp_path_factory.mktemp("documents")
+
+
+@pytest.fixture(scope="session")
+def tiny_app(documents: Path) -> Iterator[tuple[AppProcess, str]]:
+    """`python app.py` with the tiny model, one for all: torch alone takes seconds to import."""
+    with ready_app("tiny-random", DOCUMENTS=str(documents), MAX_ENGINES="200") as started:
+        yield started
+
+
 @pytest.fixture(scope="module")
-def server_url() -> Iterator[str]:
-    """`python app.py` with the tiny model, for the whole page: what it writes does not matter."""
-    with ready_app(model="tiny-random") as (app, url):
-        yield url
-    assert "Traceback" not in "".join(app.lines), "".join(app.lines)
+def server_url(tiny_app: tuple[AppProcess, str]) -> Iterator[str]:
+    """Its address, for the whole page: what it writes does not matter."""
+    app, url = tiny_app
+    before = len(app.lines)
+    yield url
+    said = "".join(app.lines[before:])
+    assert "Traceback" not in said, said
+
+
+# --- the stage, without Streamlit around it -------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def opened_once(browser: Browser, server: StageServer) -> Iterator[Page]:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    with watched(page, server):
+        pass
+    yield page
+    page.close()
+
+
+@pytest.fixture
+def same_page(opened_once: Page, server: StageServer) -> Iterator[Page]:
+    """One page for those tests of a file that bring all that they look at, such as a trace."""
+    with watching(opened_once, server):
+        yield opened_once
 
 
 # --- the panels, without a server ---------------------------------------------------------------

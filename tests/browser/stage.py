@@ -83,15 +83,28 @@ def page(context: BrowserContext, server: StageServer) -> Iterator[Page]:
 
 @contextmanager
 def watched(page: Page, server: StageServer) -> Iterator[Page]:
-    """Open the stage. At the end nothing may have gone to the console as an error, or elsewhere."""
+    """Open the stage, and watch it."""
+    with watching(page, server):
+        open_stage(page, server)
+        yield page
+
+
+@contextmanager
+def watching(page: Page, server: StageServer) -> Iterator[None]:
+    """At the end nothing may have gone to the console as an error, or elsewhere."""
     problems: list[str] = []
     foreign: list[str] = []
-    page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("request", lambda r: None if is_own(r.url, server.url) else foreign.append(r.url))
-    page.on("dialog", lambda dialog: problems.append(f"dialog: {dialog.message}"))
-    open_stage(page, server)
-    yield page
+    listeners: dict[Any, Any] = {
+        "console": lambda m: problems.append(m.text) if m.type == "error" else None,
+        "pageerror": lambda error: problems.append(str(error)),
+        "request": lambda r: None if is_own(r.url, server.url) else foreign.append(r.url),
+        "dialog": lambda dialog: problems.append(f"dialog: {dialog.message}"),
+    }
+    for event, listener in listeners.items():
+        page.on(event, listener)
+    yield
+    for event, listener in listeners.items():
+        page.remove_listener(event, listener)
     assert not problems, problems
     assert foreign == []
 

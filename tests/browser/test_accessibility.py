@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SAID = "[data-says=moment]"
 FOCUSED = "window.stage.root.activeElement"
+THEMES = ("", "dark")  # "" is light
 
 
 @pytest.fixture(scope="module")
@@ -268,57 +269,58 @@ def ours(target: str) -> bool:
     return "gb" in target
 
 
-@pytest.mark.parametrize("theme", ["", "dark"])
-def test_no_room_has_a_fault_that_axe_finds(page: Page, theme: str) -> None:
+def test_no_room_has_a_fault_that_axe_finds(page: Page) -> None:
     seek(page, 120)
-    for box in page.evaluate("window.stage.store.document.components.map((c) => c.id)"):
-        page.evaluate("box => window.stage.store.openBox(box)", box)
-        page.wait_for_selector(".gb-room:not([hidden]) .gb-room-inside")
-        settle(page)
-        assert axe_faults(page, theme, ours) == [], box
+    boxes = page.evaluate("window.stage.store.document.components.map((c) => c.id)")
+    for theme in THEMES:
+        for box in boxes:
+            page.evaluate("box => window.stage.store.openBox(box)", box)
+            page.wait_for_selector(".gb-room:not([hidden]) .gb-room-inside")
+            settle(page)
+            assert axe_faults(page, theme, ours) == [], (box, theme)
 
 
-@pytest.mark.parametrize("theme", ["", "dark"])
-def test_on_a_phone_no_view_and_no_tab_has_a_fault_that_axe_finds(page: Page, theme: str) -> None:
+def test_on_a_phone_no_view_and_no_tab_has_a_fault_that_axe_finds(page: Page) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     page.evaluate("window.stage.store.select({ component: 'scheduler', request: 'r0' })")
     seek(page, 120)
-    for view in ("request-lifecycle", "block-allocation", "cuda-acceleration"):
-        page.evaluate("view => window.stage.store.setView(view)", view)
-        page.locator(".gb-panel-area canvas:visible").first.wait_for()
-        assert axe_faults(page, theme, ours) == [], view
-    for name in page.get_by_role("tablist", name="Beside the map").get_by_role("tab").all():
-        name.click()
-        settle(page)
-        assert axe_faults(page, theme, ours) == [], name.inner_text()
+    tabs = page.get_by_role("tablist", name="Beside the map").get_by_role("tab")
+    for theme in THEMES:
+        tabs.first.click()
+        for view in ("request-lifecycle", "block-allocation", "cuda-acceleration"):
+            page.evaluate("view => window.stage.store.setView(view)", view)
+            page.locator(".gb-panel-area canvas:visible").first.wait_for()
+            assert axe_faults(page, theme, ours) == [], (view, theme)
+        for tab in tabs.all():
+            tab.click()
+            settle(page)
+            assert axe_faults(page, theme, ours) == [], (tab.inner_text(), theme)
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("theme", ["", "dark"])
-def test_what_opens_has_no_fault_that_axe_finds(page: Page, theme: str, width: int) -> None:
+def test_what_opens_has_no_fault_that_axe_finds(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
     seek(page, 120)
     page.keyboard.press("b")
     if width == 390:  # there the bookmarks are folded up
         page.locator("[data-act=more]").click()
-    for act in ("help", "save", "bookmarks"):
-        page.locator(f"[data-act={act}]").click()
-        popover = page.locator(".gb-popover:visible")
-        expect(popover).to_have_count(1)
-        assert axe_faults(page, theme, ours) == [], act
-        page.keyboard.press("Escape")
-        expect(popover).to_have_count(0)
+    for theme in THEMES:
+        for act in ("help", "save", "bookmarks"):
+            page.locator(f"[data-act={act}]").click()
+            popover = page.locator(".gb-popover:visible")
+            expect(popover).to_have_count(1)
+            assert axe_faults(page, theme, ours) == [], (act, theme)
+            page.keyboard.press("Escape")
+            expect(popover).to_have_count(0)
 
 
-@pytest.mark.parametrize("theme", ["", "dark"])
-@pytest.mark.parametrize("view", ["order", "night"])
-def test_another_document_has_no_fault_that_axe_finds(page: Page, view: str, theme: str) -> None:
+def test_another_document_has_no_fault_that_axe_finds(page: Page) -> None:
     page.evaluate(
-        """async (view) => {
-            window.stage.show(await (await fetch("/harness/document/foreign")).json());
-            window.stage.store.setView(view);
-        }""",
-        view,
+        """async () =>
+            window.stage.show(await (await fetch("/harness/document/foreign")).json())"""
     )
-    settle(page)
-    assert axe_faults(page, theme, ours) == []
+    for view in ("order", "night"):
+        page.evaluate("view => window.stage.store.setView(view)", view)
+        settle(page)
+        for theme in THEMES:
+            assert axe_faults(page, theme, ours) == [], (view, theme)

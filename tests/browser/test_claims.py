@@ -104,42 +104,42 @@ def plainly(trace: Trace, upto: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("part", [0.3, 0.6, 0.8, 1.0])
 def test_figures_are_those_of_the_log_at_the_cursor(
-    page: Page, pressure: Trace, part: float
+    same_page: Page, pressure: Trace, part: float
 ) -> None:
-    show(page, "\n".join(pressure.lines()))
+    show(same_page, "\n".join(pressure.lines()))
     upto = int((len(pressure.records) - 1) * part)
-    page.evaluate("at => window.stage.store.seek(at)", upto)
-    settle(page)
+    same_page.evaluate("at => window.stage.store.seek(at)", upto)
+    settle(same_page)
     plain = plainly(pressure, upto)
-    held, room = figures(page, 2), plain["blocks"] * 8
+    held, room = figures(same_page, 2), plain["blocks"] * 8
     if room:
         assert held["tokens in held blocks"] == f"{plain['tokens']} of {room}"
-        share = page.evaluate(
+        share = same_page.evaluate(
             "share => import('/assets/words/format.js').then(m => m.percent(share))",
             (room - plain["tokens"]) / room,
         )
         assert held["wasted of what is held"] == share
     else:
         assert held == {}
-    assert figures(page, 6) == {
+    assert figures(same_page, 6) == {
         "preemptions": str(plain["preemptions"]),
         "computed again for them": f"{plain['again']} token{'s' * (plain['again'] != 1)}",
     }
-    assert figures(page, 7) == {"blocks that several hold": str(plain["shared"])}
-    assert figures(page, 9)["look-ups that ended so"] == (
+    assert figures(same_page, 7) == {"blocks that several hold": str(plain["shared"])}
+    assert figures(same_page, 9)["look-ups that ended so"] == (
         f"{plain['limited']} of {plain['looked_up']}"
     )
-    assert figures(page, 13) == {
+    assert figures(same_page, 13) == {
         "FULL replays": str(plain["modes"]["FULL"]),
         "PIECEWISE replays": str(plain["modes"]["PIECEWISE"]),
         "eager steps": str(plain["modes"]["NONE"]),
     }
-    assert figures(page, 14) == {"sizes here": ", ".join(map(str, plain["sizes"])) or "none"}
-    assert figures(page, 24) == {"steps with both": str(plain["mixed"])}
+    assert figures(same_page, 14) == {"sizes here": ", ".join(map(str, plain["sizes"])) or "none"}
+    assert figures(same_page, 24) == {"steps with both": str(plain["mixed"])}
     replayed = plain["replayed"]
     if replayed is not None:
         rows = replayed.num_padded_tokens - replayed.num_tokens
-        assert figures(page, 12) == {
+        assert figures(same_page, 12) == {
             "padding of the latest replay": f"{rows} row{'s' * (rows != 1)}"
         }
 
@@ -152,22 +152,22 @@ def test_the_trace_has_what_the_figures_are_of(pressure: Trace) -> None:
     assert max(shared) > 0
 
 
-def test_bytes_a_token_are_those_of_the_formula(page: Page, pressure: Trace) -> None:
-    show(page, "\n".join(pressure.lines()))
+def test_bytes_a_token_are_those_of_the_formula(same_page: Page, pressure: Trace) -> None:
+    show(same_page, "\n".join(pressure.lines()))
     model = pressure.header.model
     size = 2 * model["num_layers"] * model["num_kv_heads"] * model["head_dim"] * 4
     heads, kv = model["num_attention_heads"], model["num_kv_heads"]
-    assert figures(page, 10) == {
+    assert figures(same_page, 10) == {
         "query heads ÷ KV heads": f"{heads} ÷ {kv} = {heads // kv}",
         "KV bytes a token": f"{size:,}",
     }
 
 
-def test_before_there_is_anything_no_figure_is_made_up(page: Page, pressure: Trace) -> None:
-    show(page, "\n".join(pressure.lines()))
-    page.evaluate("window.stage.store.seek(-1)")
+def test_before_there_is_anything_no_figure_is_made_up(same_page: Page, pressure: Trace) -> None:
+    show(same_page, "\n".join(pressure.lines()))
+    same_page.evaluate("window.stage.store.seek(-1)")
     for number in (1, 2, 3, 12, 15, 17, 20, 21, 25):
-        assert figures(page, number) == {}
+        assert figures(same_page, number) == {}
 
 
 def select(page: Page, component: str | None) -> None:

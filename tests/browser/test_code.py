@@ -73,15 +73,15 @@ def text_of(trace: Trace) -> str:
 
 
 @pytest.mark.parametrize(("name", "folder"), WORKLOADS)
-def test_the_line_is_the_one_that_made_the_event(page: Page, name: str, folder: Path) -> None:
+def test_the_line_is_the_one_that_made_the_event(same_page: Page, name: str, folder: Path) -> None:
     trace, makers = made(name, folder)
     truth = [
         (record.seq, makers.of(record.facts), makers.of(record.reason))
         for record in trace.records
         if isinstance(record, Event)
     ]
-    show(page, text_of(trace))
-    found = page.evaluate(RESOLVE, [[seq] for seq, *_ in truth])
+    show(same_page, text_of(trace))
+    found = same_page.evaluate(RESOLVE, [[seq] for seq, *_ in truth])
     for (seq, *calls), places in zip(truth, found, strict=True):
         for call, place in zip(calls, places, strict=True):
             if call is not None:
@@ -91,7 +91,7 @@ def test_the_line_is_the_one_that_made_the_event(page: Page, name: str, folder: 
                 assert path == call.path and line <= call.line <= end_line, told
 
 
-def test_where_the_log_has_let_go_of_what_tells_the_line_none_is_shown(page: Page) -> None:
+def test_where_the_log_has_let_go_of_what_tells_the_line_none_is_shown(same_page: Page) -> None:
     trace, kinds = next(
         (trace, kinds)
         for name in SPECULATIVE
@@ -107,11 +107,11 @@ def test_where_the_log_has_let_go_of_what_tells_the_line_none_is_shown(page: Pag
             update={"base_seq": cut, "state": fold(trace.header.state, trace.records[:cut])}
         )
         del kept.records[:cut]
-        show(page, text_of(kept))
-        ((event, _),) = page.evaluate(RESOLVE, [[dropped - cut]])
+        show(same_page, text_of(kept))
+        ((event, _),) = same_page.evaluate(RESOLVE, [[dropped - cut]])
         assert event is None  # the phase began before the first record that is left
-    show(page, text_of(trace))
-    ((event, _),) = page.evaluate(RESOLVE, [[dropped]])
+    show(same_page, text_of(trace))
+    ((event, _),) = same_page.evaluate(RESOLVE, [[dropped]])
     assert event is not None
 
 
@@ -266,7 +266,7 @@ def test_another_version_s_log_shows_no_line(page: Page, version: str) -> None:
     assert (link.get_attribute("href") or "").endswith("sched/scheduler.py#L425-L1191")
 
 
-def test_what_to_read_next_was_looked_up(page: Page) -> None:
+def test_what_to_read_next_was_looked_up(same_page: Page) -> None:
     """All symbols that are named are those of the verified sources, or of the decisions."""
     verified = json.loads((ROOT / "architecture.sources.json").read_text())["components"]
     known = {
@@ -274,7 +274,7 @@ def test_what_to_read_next_was_looked_up(page: Page) -> None:
         for sources in verified.values()
         for each in sources
     }
-    done, decided = page.evaluate(
+    done, decided = same_page.evaluate(
         "import('/assets/words/vllm_symbols.js').then(m => [m.DONE_BY, m.DECIDED_BY]"
         ".map(table => Object.entries(table)))"
     )

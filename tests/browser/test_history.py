@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -13,7 +12,6 @@ import pytest
 from tests.browser.stage import context, page, settle, show, wait_until
 from tests.browser.stage_server import StageServer
 from tests.browser.test_moments import log_of, pressure, text_of
-from tests.servers import running_app
 from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -184,13 +182,6 @@ def test_parts_that_say_nothing_are_named(page: Page) -> None:
 
 
 # --- the whole page -------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def server_url() -> Iterator[str]:
-    with running_app(model="tiny-random") as (app, url):
-        yield url
-    assert "Traceback" not in "".join(app.lines), "".join(app.lines)
 
 
 def open_page(browser: Browser, url: str) -> Page:

@@ -27,7 +27,6 @@ from tests.browser.stage_server import StageServer
 from tests.browser.test_page import Tab
 from tests.browser.test_path import DRAWN, mount, overlap, shipped
 from tests.browser.test_rooms import under_pressure
-from tests.servers import running_app
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -53,25 +52,29 @@ TOO_WIDE = """() => {
 
 
 @pytest.mark.parametrize("width", [390, 768, 1280, 1920, 2560])
-def test_nothing_runs_out_of_the_page(page: Page, recorded: Recorded, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    show(page, recorded.text)
-    page.evaluate("window.stage.store.seek(60)")
-    settle(page)
-    for view in page.evaluate("window.stage.store.document.views.map((view) => view.id)"):
-        page.evaluate("id => window.stage.store.setView(id)", view)
-        wait_until(page, "window.stage.root.querySelector('.gb-panel')?.children.length")
-        settle(page)
-        assert page.evaluate(TOO_WIDE) == [], view
+def test_nothing_runs_out_of_the_page(same_page: Page, recorded: Recorded, width: int) -> None:
+    same_page.set_viewport_size({"width": width, "height": 900})
+    show(same_page, recorded.text)
+    same_page.evaluate("window.stage.store.openBox(null)")
+    same_page.get_by_role("tab", name="Inspector").click()
+    same_page.evaluate("window.stage.store.seek(60)")
+    settle(same_page)
+    for view in same_page.evaluate("window.stage.store.document.views.map((view) => view.id)"):
+        same_page.evaluate("id => window.stage.store.setView(id)", view)
+        wait_until(same_page, "window.stage.root.querySelector('.gb-panel')?.children.length")
+        settle(same_page)
+        assert same_page.evaluate(TOO_WIDE) == [], view
     for tab in ("inspector", "code", "log", "rules", "claims"):
-        page.evaluate("id => window.stage.root.querySelector(`#gb-side-tab-${id}`).click()", tab)
-        settle(page)
-        assert page.evaluate(TOO_WIDE) == [], tab
+        same_page.evaluate(
+            "id => window.stage.root.querySelector(`#gb-side-tab-${id}`).click()", tab
+        )
+        settle(same_page)
+        assert same_page.evaluate(TOO_WIDE) == [], tab
     for room in ROOMS:
-        page.evaluate("id => window.stage.store.openBox(id)", room)
-        page.locator(".gb-room .gb-room-inside").first.wait_for()
-        settle(page)
-        assert page.evaluate(TOO_WIDE) == [], room
+        same_page.evaluate("id => window.stage.store.openBox(id)", room)
+        same_page.locator(".gb-room .gb-room-inside").first.wait_for()
+        settle(same_page)
+        assert same_page.evaluate(TOO_WIDE) == [], room
 
 
 def area(page: Page, selector: str) -> dict[str, float]:
@@ -154,12 +157,13 @@ SIDES_OF_FRAMES = """() => {
 
 
 @pytest.mark.parametrize("width", [1100, 1280, 1440, 1920])
-def test_the_names_of_lines_touch_no_box_and_no_border(page: Page, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    for name in ("architecture.json", "docs/process-topology.architecture.json"):
-        mount(page, shipped(name))
-        drawn = page.evaluate(DRAWN)
-        sides = page.evaluate(SIDES_OF_FRAMES)
+def test_the_names_of_lines_touch_no_box_and_no_border(same_page: Page, width: int) -> None:
+    same_page.evaluate("window.stage.store.openBox(null)")
+    same_page.set_viewport_size({"width": width, "height": 900})
+    for name in ("docs/process-topology.architecture.json", "architecture.json"):
+        mount(same_page, shipped(name))
+        drawn = same_page.evaluate(DRAWN)
+        sides = same_page.evaluate(SIDES_OF_FRAMES)
         assert len(drawn["texts"]) > 5 and sides
         for text, place in drawn["texts"]:
             assert not any(overlap(place, box) for box in drawn["boxes"].values()), text
@@ -291,26 +295,20 @@ def test_a_paused_engine_says_that_clients_wait(page: Page, server: StageServer)
 # --- with Streamlit around it --------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with running_app(model="tiny-random") as (_, url):
-        yield url
-
-
 @pytest.fixture
-def tab(browser: Browser, url: str) -> Iterator[Tab]:
+def tab(browser: Browser, server_url: str) -> Iterator[Tab]:
     context = browser.new_context(viewport={"width": 1280, "height": 800})
-    yield Tab(context.new_page(), url).open()
+    yield Tab(context.new_page(), server_url).open()
     context.close()
 
 
 @pytest.mark.parametrize("size", [{"width": 1280, "height": 800}, PHONE])
 def test_what_the_page_says_covers_nothing(
-    browser: Browser, url: str, recorded: Recorded, size: Any
+    browser: Browser, server_url: str, recorded: Recorded, size: Any
 ) -> None:
     """Two banners at once, which is as many as a link to another's file brings."""
     context = browser.new_context(viewport=size)
-    tab = Tab(context.new_page(), f"{url}/#view=request-lifecycle&nonsense=1").open()
+    tab = Tab(context.new_page(), f"{server_url}/#view=request-lifecycle&nonsense=1").open()
     page = tab.page
     page.get_by_label("Open a saved trace", exact=True).set_input_files(
         {"name": "mine.jsonl", "mimeType": "text/plain", "buffer": recorded.text.encode()}
@@ -332,10 +330,12 @@ def test_what_the_page_says_covers_nothing(
 
 
 @pytest.mark.parametrize("touch", [True, False])
-def test_on_a_phone_the_tools_stand_in_one_row(browser: Browser, url: str, touch: bool) -> None:
+def test_on_a_phone_the_tools_stand_in_one_row(
+    browser: Browser, server_url: str, touch: bool
+) -> None:
     """With the way back to a saved engine as well, and under a mouse with the list of keys."""
     context = browser.new_context(viewport=PHONE, has_touch=touch, is_mobile=touch)
-    page = Tab(context.new_page(), url).open().page
+    page = Tab(context.new_page(), server_url).open().page
     page.locator("[data-act=restore]").evaluate("node => (node.disabled = false)")
     expect(page.locator("[data-act=help]")).to_be_visible(visible=not touch)
     tools = page.locator(".gb-tools .gb-button:visible").all()
@@ -353,9 +353,9 @@ def test_the_map_is_never_old_while_the_page_runs(tab: Tab) -> None:
     assert found == "1"
 
 
-def test_on_a_phone_the_map_begins_in_the_upper_half(browser: Browser, url: str) -> None:
+def test_on_a_phone_the_map_begins_in_the_upper_half(browser: Browser, server_url: str) -> None:
     context = browser.new_context(viewport=PHONE, has_touch=True, is_mobile=True)
-    tab = Tab(context.new_page(), url).open()
+    tab = Tab(context.new_page(), server_url).open()
     page = tab.page
     expect(page.locator(".gb-note")).to_be_visible()
     assert area(page, ".gb-map")["y"] <= PHONE["height"] / 2
@@ -423,9 +423,9 @@ def test_what_was_sent_is_said_no_longer_when_its_engine_is_gone(tab: Tab) -> No
     expect(tab.page.locator(".gb-note")).to_contain_text("Send a prompt")
 
 
-def test_on_a_phone_nothing_of_the_page_runs_out(browser: Browser, url: str) -> None:
+def test_on_a_phone_nothing_of_the_page_runs_out(browser: Browser, server_url: str) -> None:
     context = browser.new_context(viewport=PHONE, has_touch=True, is_mobile=True)
-    tab = Tab(context.new_page(), url).open()
+    tab = Tab(context.new_page(), server_url).open()
     page = tab.page
     wide = (
         "[document.scrollingElement, document.querySelector('.stMain')]"

@@ -13,7 +13,6 @@ from engine.export.formats import Format, written
 from tests.browser.stage import context, page, settle, wait_until
 from tests.browser.stage_server import FOREIGN_DOCUMENT, StageServer
 from tests.browser.test_moments import pressure, text_of
-from tests.servers import running_app
 from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ def test_a_long_list_is_searched(
         ("broken.jsonl", "broken.jsonl cannot be opened: line 3: not JSON"),
     ],
 )
-def test_a_file_that_is_no_trace_is_named(page: Page, name: str, said: str) -> None:
+def test_a_file_that_is_no_trace_is_named(same_page: Page, name: str, said: str) -> None:
     log = pressure()
     lines = text_of(log).split("\n")
     files = {
@@ -130,12 +129,12 @@ def test_a_file_that_is_no_trace_is_named(page: Page, name: str, said: str) -> N
         "empty.jsonl": lambda: b"",
         "broken.jsonl": lambda: "\n".join([*lines[:2], "{", *lines[3:]]).encode(),
     }
-    before = page.evaluate("window.stage.store.header.trace_id")
-    give(page, name, files[name]())
-    says(page, said)
-    assert page.evaluate("window.stage.store.header.trace_id") == before
-    page.locator(".gb-banner", has_text=name).get_by_role("button", name="Close").click()
-    wait_until(page, "!window.stage.root.querySelector('.gb-banners').textContent")
+    before = same_page.evaluate("window.stage.store.header.trace_id")
+    give(same_page, name, files[name]())
+    says(same_page, said)
+    assert same_page.evaluate("window.stage.store.header.trace_id") == before
+    same_page.locator(".gb-banner", has_text=name).get_by_role("button", name="Close").click()
+    wait_until(same_page, "!window.stage.root.querySelector('.gb-banners').textContent")
 
 
 def test_a_document_is_offered_to_be_drawn(page: Page) -> None:
@@ -151,44 +150,40 @@ def test_a_document_is_offered_to_be_drawn(page: Page) -> None:
 
 
 def test_a_document_is_drawn_and_its_errors_stand_beside_the_map(
-    browser: Browser, tmp_path: Path
+    browser: Browser, server_url: str, documents: Path
 ) -> None:
     good = json.loads(FOREIGN_DOCUMENT)
-    file = tmp_path / "shop.json"
+    file = documents / "shop.json"
     file.write_text(json.dumps(good))
-    with running_app(model="tiny-random", DOCUMENTS=str(tmp_path)) as (app, url):
-        page = browser.new_page(viewport={"width": 1280, "height": 900})
-        page.set_default_timeout(PATIENCE_S * 1000)
-        page.goto(url)
-        page.wait_for_selector(".st-key-gb-send button:not([disabled])", timeout=PATIENCE_S * 1000)
-        page.wait_for_selector(".gb-box[data-component=scheduler]")
-        give(page, "shop.json", FOREIGN_DOCUMENT.encode())
-        page.get_by_role("button", name="Draw it").click()
-        page.wait_for_selector(".gb-box[data-component=orders]", timeout=PATIENCE_S * 1000)
-        give(page, "bad.json", FOREIGN_DOCUMENT.replace("database", "robot").encode())
-        page.get_by_role("button", name="Draw it").click()
-        banner = page.locator(".gb-banner")
-        banner.filter(has_text="bad.json cannot be drawn").wait_for(timeout=PATIENCE_S * 1000)
-        banner.filter(has_text="bad.json").get_by_role("button", name="Close").click()
-        banner.filter(has_text="bad.json").wait_for(state="detached")
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(PATIENCE_S * 1000)
+    page.goto(server_url)
+    page.wait_for_selector(".st-key-gb-send button:not([disabled])", timeout=PATIENCE_S * 1000)
+    page.wait_for_selector(".gb-box[data-component=scheduler]")
+    give(page, "shop.json", FOREIGN_DOCUMENT.encode())
+    page.get_by_role("button", name="Draw it").click()
+    page.wait_for_selector(".gb-box[data-component=orders]", timeout=PATIENCE_S * 1000)
+    give(page, "bad.json", FOREIGN_DOCUMENT.replace("database", "robot").encode())
+    page.get_by_role("button", name="Draw it").click()
+    banner = page.locator(".gb-banner")
+    banner.filter(has_text="bad.json cannot be drawn").wait_for(timeout=PATIENCE_S * 1000)
+    banner.filter(has_text="bad.json").get_by_role("button", name="Close").click()
+    banner.filter(has_text="bad.json").wait_for(state="detached")
 
-        page.goto(f"{url}/?document=shop.json")
-        page.wait_for_selector(".gb-box[data-component=store]", timeout=PATIENCE_S * 1000)
-        spoilt = json.loads(FOREIGN_DOCUMENT)
-        spoilt["components"][2]["type"] = "robot"
-        spoilt["cards"][0]["dot"] = "mauve"
-        file.write_text(json.dumps(spoilt))
-        banner.filter(has_text="shop.json was changed").wait_for(timeout=PATIENCE_S * 1000)
-        assert banner.filter(has_text="$.components[2].type (store)").count() == 1
-        assert banner.filter(has_text="has all 2 places").count() == 1
-        faulty = page.locator(".gb-box.is-faulty")
-        assert [box.get_attribute("data-component") for box in faulty.all()] == ["store"]
-        page.get_by_role("button", name="Show the box").click()
-        page.wait_for_selector(".gb-box.is-selected[data-component=store]")
-        file.write_text(json.dumps(good))
-        faulty.wait_for(state="detached", timeout=PATIENCE_S * 1000)
-        banner.filter(has_text="shop.json").first.wait_for(
-            state="detached", timeout=PATIENCE_S * 1000
-        )
-        page.close()
-    assert "Traceback" not in "".join(app.lines), "".join(app.lines)
+    page.goto(f"{server_url}/?document=shop.json")
+    page.wait_for_selector(".gb-box[data-component=store]", timeout=PATIENCE_S * 1000)
+    spoilt = json.loads(FOREIGN_DOCUMENT)
+    spoilt["components"][2]["type"] = "robot"
+    spoilt["cards"][0]["dot"] = "mauve"
+    file.write_text(json.dumps(spoilt))
+    banner.filter(has_text="shop.json was changed").wait_for(timeout=PATIENCE_S * 1000)
+    assert banner.filter(has_text="$.components[2].type (store)").count() == 1
+    assert banner.filter(has_text="has all 2 places").count() == 1
+    faulty = page.locator(".gb-box.is-faulty")
+    assert [box.get_attribute("data-component") for box in faulty.all()] == ["store"]
+    page.get_by_role("button", name="Show the box").click()
+    page.wait_for_selector(".gb-box.is-selected[data-component=store]")
+    file.write_text(json.dumps(good))
+    faulty.wait_for(state="detached", timeout=PATIENCE_S * 1000)
+    banner.filter(has_text="shop.json").first.wait_for(state="detached", timeout=PATIENCE_S * 1000)
+    page.close()

@@ -32,14 +32,14 @@ __all__ = ["context", "page", "recorded"]  # fixtures
 
 
 def test_the_page_folds_as_the_engine_does_forwards_backwards_and_by_jumps(
-    page: Page, recorded: Recorded
+    same_page: Page, recorded: Recorded
 ) -> None:
-    show(page, recorded.text)
+    show(same_page, recorded.text)
     records = recorded.trace.records
     count = len(records)
     path = [*range(-1, count), *range(count - 2, -2, -1)]
     path += random.Random(7).choices(range(-1, count), k=120)
-    page.evaluate(
+    same_page.evaluate(
         """async () => {
             const { Timeline } = await import("/assets/core/state.js");
             const { header, records } = window.stage.store;
@@ -49,16 +49,16 @@ def test_the_page_folds_as_the_engine_does_forwards_backwards_and_by_jumps(
     states = [fold(recorded.trace.header.state, records[:n]) for n in range(count + 1)]
     for start in range(0, len(path), 100):
         part = path[start : start + 100]
-        found = page.evaluate(
+        found = same_page.evaluate(
             "part => part.map((index) => JSON.stringify(window.line.moveTo(index)))", part
         )
         for index, text in zip(part, found, strict=True):
             assert json.loads(text) == states[index + 1], f"at record {index}"
 
 
-def test_ids_that_are_names_of_javascript_stay_ids(page: Page) -> None:
+def test_ids_that_are_names_of_javascript_stay_ids(same_page: Page) -> None:
     patch = {"requests": {"__proto__": {"status": "running"}, "constructor": {"status": "waiting"}}}
-    found = page.evaluate(
+    found = same_page.evaluate(
         """async (text) => {
             const { mergePatch } = await import("/assets/core/state.js");
             const state = Object.create(null);
@@ -71,7 +71,7 @@ def test_ids_that_are_names_of_javascript_stay_ids(page: Page) -> None:
     assert found[1] is None
 
 
-def test_the_table_of_facts_is_the_engines(page: Page) -> None:
+def test_the_table_of_facts_is_the_engines(same_page: Page) -> None:
     kinds = {"str": "s", "int": "n", "float": "n", "bool": "b"}
 
     def kind(hint: Any) -> str:
@@ -82,31 +82,35 @@ def test_the_table_of_facts_is_the_engines(page: Page) -> None:
         name: {field: kind(hint) for field, hint in get_type_hints(cls).items()}
         for name, cls in FACTS_BY_TYPE.items()
     }
-    assert page.evaluate("import('/assets/core/trace_file.js').then((m) => m.FACTS)") == expected
+    assert (
+        same_page.evaluate("import('/assets/core/trace_file.js').then((m) => m.FACTS)") == expected
+    )
 
 
 # --- packets -------------------------------------------------------------------------------------
 
 
-def test_packets_are_the_connections_that_events_travelled(page: Page, recorded: Recorded) -> None:
-    show(page, recorded.text)
+def test_packets_are_the_connections_that_events_travelled(
+    same_page: Page, recorded: Recorded
+) -> None:
+    show(same_page, recorded.text)
     records = records_of(recorded.text)
     seen = set()
     for index in range(0, len(records), 3):
-        packets = packets_at(page, index)
+        packets = packets_at(same_page, index)
         assert packets == expected_packets(records, index), f"at record {index}"
         seen |= set(packets)
     assert len(seen) >= 12  # of the map's 14 arrows: the test looks at more than a few
 
 
-def test_deleting_an_event_removes_exactly_its_packet(page: Page, recorded: Recorded) -> None:
+def test_deleting_an_event_removes_exactly_its_packet(same_page: Page, recorded: Recorded) -> None:
     header, records = recorded.text.splitlines()[0], records_of(recorded.text)
     gone = next(i for i, r in enumerate(records) if r.get("type") == "weights_read")
     end = next(i for i in range(gone, len(records)) if records[i]["kind"] == "patch")
-    show(page, recorded.text)
-    before = packets_at(page, end)
-    show(page, as_text(header, records[:gone] + records[gone + 1 :]))
-    after = packets_at(page, end - 1)
+    show(same_page, recorded.text)
+    before = packets_at(same_page, end)
+    show(same_page, as_text(header, records[:gone] + records[gone + 1 :]))
+    after = packets_at(same_page, end - 1)
     # Numbers after the deleted event are one less in the second file.
     shifted = {
         name: [seq - (seq > records[gone]["seq"]) for seq in seqs]
@@ -117,30 +121,30 @@ def test_deleting_an_event_removes_exactly_its_packet(page: Page, recorded: Reco
     assert after == shifted
 
 
-def test_swapping_two_events_swaps_their_packets(page: Page, recorded: Recorded) -> None:
+def test_swapping_two_events_swaps_their_packets(same_page: Page, recorded: Recorded) -> None:
     header, records = recorded.text.splitlines()[0], records_of(recorded.text)
     at = next(i for i, r in enumerate(records) if r.get("type") == "attention_run")
     first, second = records[at]["connection"], records[at + 1]["connection"]
     assert first != second
-    show(page, recorded.text)
-    before = [list(packets_at(page, i)) for i in (at - 1, at, at + 1)]
+    show(same_page, recorded.text)
+    before = [list(packets_at(same_page, i)) for i in (at - 1, at, at + 1)]
     assert before == [before[0], [*before[0], first], [*before[0], first, second]]
     records[at], records[at + 1] = records[at + 1], records[at]
-    show(page, as_text(header, records))
-    after = [list(packets_at(page, i)) for i in (at - 1, at, at + 1)]
+    show(same_page, as_text(header, records))
+    after = [list(packets_at(same_page, i)) for i in (at - 1, at, at + 1)]
     assert after == [before[0], [*before[0], second], [*before[0], second, first]]
 
 
-def test_a_packet_says_how_much_travelled(page: Page, recorded: Recorded) -> None:
-    show(page, recorded.text)
+def test_a_packet_says_how_much_travelled(same_page: Page, recorded: Recorded) -> None:
+    show(same_page, recorded.text)
     records = records_of(recorded.text)
     at = next(i for i, r in enumerate(records) if r.get("type") == "batch_scheduled")
     facts = records[at]["facts"]
-    packets_at(page, at)
-    packet = page.locator(".gb-packet[data-connection=sched-to-runner]")
+    packets_at(same_page, at)
+    packet = same_page.locator(".gb-packet[data-connection=sched-to-runner]")
     tokens = facts["prefill_tokens"] + facts["decode_tokens"]
     assert packet.get_attribute("data-quantity") == f"{tokens} tok"
-    assert page.locator(".gb-quantity", has_text=f"{tokens} tok").count() == 1
+    assert same_page.locator(".gb-quantity", has_text=f"{tokens} tok").count() == 1
 
 
 def test_with_reduced_motion_packets_stand_still_midway(

@@ -98,17 +98,19 @@ def test_a_recording_plays_to_its_end_and_stops(page: Page, recorded: Recorded) 
     ],
 )
 def test_a_broken_trace_is_named_by_line_and_changes_nothing(
-    page: Page, recorded: Recorded, spoil: Any, message: str
+    same_page: Page, recorded: Recorded, spoil: Any, message: str
 ) -> None:
     text = "\n".join(spoil(recorded.text.splitlines()))
-    page.get_by_label("Open a saved trace").set_input_files(
+    same_page.get_by_label("Open a saved trace").set_input_files(
         {"name": "broken.jsonl", "mimeType": "text/plain", "buffer": text.encode()}
     )
-    banner = page.locator(".gb-banner")
+    banner = same_page.locator(".gb-banner")
     banner.wait_for()
     said = banner.locator("p").inner_text()
     assert said.startswith(f"broken.jsonl cannot be opened: {message}. What was shown stays.")
-    assert page.evaluate("window.stage.store.live") is True
+    assert same_page.evaluate("window.stage.store.live") is True
+    banner.get_by_role("button", name="Close").click()
+    banner.wait_for(state="detached")
 
 
 def test_a_failed_engine_is_said_with_its_reason(page: Page, recorded: Recorded) -> None:
