@@ -165,6 +165,45 @@ def test_what_is_out_of_sight_is_drawn_when_the_cursor_stands(page: Page, crowd:
     assert "strip" in drawn["near"]
 
 
+def test_a_jump_draws_the_cards_in_sight_and_soon_after_the_others(page: Page, crowd: str) -> None:
+    show(page, "lifecycle", crowd)
+    found = page.evaluate(
+        """async () => {
+          const panel = harness.panelOf();
+          const { store } = harness;
+          const cards = () => Array.from(panel.cards.children, (card) => ({
+            in: card.getBoundingClientRect().top < panel.cards.getBoundingClientRect().bottom,
+            says: card.querySelector(".gbp-counts").textContent,
+            id: card.querySelector(".gbp-id").textContent,
+          }));
+          const wanted = () => panel.data.streams.map(({ id }) => id);
+          const frames = async (count) => {
+            for (let k = 0; k < count; k += 1) await harness.settle();
+          };
+          const jump = async (index, drawn) => {
+            store.seek(index);
+            await frames(2);
+            const soon = cards();
+            await drawn();
+            const later = cards();
+            panel.update(true);
+            return { soon, later, whole: cards(), wanted: wanted() };
+          };
+          const rested = () => new Promise((done) => setTimeout(done, 400));
+          await jump(store.head, rested);
+          return [await jump(Math.floor(store.head / 2), rested), await jump(store.head, rested)];
+        }"""
+    )
+    for jump in found:
+        ids = [card["id"] for card in jump["whole"]]
+        assert ids == jump["wanted"] and len(set(ids)) == len(ids) == 8
+        assert [card for card in jump["soon"] if card["in"]] == jump["whole"][
+            : len([card for card in jump["soon"] if card["in"]])
+        ]
+        assert jump["soon"] != jump["whole"]
+        assert jump["later"] == jump["whole"]
+
+
 def test_a_row_is_found_where_it_is_drawn_after_scrolling(page: Page, crowd: str) -> None:
     show(page, "lifecycle", crowd)
     found = page.evaluate(

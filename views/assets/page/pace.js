@@ -103,9 +103,10 @@ export class Parts {
 
 /** For what nobody looks at: it is brought up to date when nothing has changed for a moment. */
 export class Rest {
-  /** @param {() => void} draw */
-  constructor(draw) {
+  /** @param {() => void} draw @param {number} [after] milliseconds */
+  constructor(draw, after = REST_MS) {
     this.draw = draw;
+    this.after = after;
     this.changedAt = 0;
     this.timer = 0;
   }
@@ -113,11 +114,11 @@ export class Rest {
   /** There is something new. */
   update() {
     this.changedAt = performance.now();
-    this.timer ||= window.setTimeout(() => this.look(), REST_MS);
+    this.timer ||= window.setTimeout(() => this.look(), this.after);
   }
 
   look() {
-    const rest = this.changedAt + REST_MS - performance.now();
+    const rest = this.changedAt + this.after - performance.now();
     this.timer = rest > 0 ? window.setTimeout(() => this.look(), rest) : 0;
     if (!this.timer) this.draw();
   }

@@ -25,5 +25,10 @@ export function watched(element) {
  * @param {Store} store @param {Element} element
  */
 export function isUnseen(store, element) {
-  return store.clock.walking && outOfSight.has(element);
+  return store.clock.walking && isOutOfSight(element);
+}
+
+/** Whether a watched element was out of sight in the latest frame. @param {Element} element */
+export function isOutOfSight(element) {
+  return outOfSight.has(element);
 }

@@ -3,8 +3,8 @@
 import { computedAt } from "../core/computed.js";
 import { traceIndex } from "../core/trace_index.js";
 import { el, reconcile, setText } from "../page/dom.js";
-import { Parts } from "../page/pace.js";
-import { isUnseen, watched } from "../page/sight.js";
+import { Parts, Rest } from "../page/pace.js";
+import { isOutOfSight, watched } from "../page/sight.js";
 import { setTruth } from "../page/truth.js";
 import { nobodyAsked } from "../words/empty.js";
 import { plural } from "../words/format.js";
@@ -16,12 +16,40 @@ import { Timeline } from "./lifecycle_timeline.js";
 import { MOST_ROWS, Sentence, Twin, legend, redrawOnChange, remake, section } from "./parts.js";
 
 /** @import { Store } from "../core/store.js" */
-/** @import { Model } from "./lifecycle_model.js" */
+/** @import { Model, Stream } from "./lifecycle_model.js" */
 
 /** While the cursor walks, a frame has time for the words of some of the cards. */
 const CARD_TURNS = 6;
 /** So many cards, or fewer, stand below the timeline: beside it they would leave a hole there. */
 const FEW = 4;
+/** Cards out of sight are drawn when nothing has changed for so long. */
+const UNSEEN_AFTER_MS = 100;
+
+/**
+ * Where a card stands. It outlives the request, so that it is known whether what another moment
+ * puts there is in sight: most of a jump's work are texts, and few of them are.
+ */
+class Place {
+  /** @param {Store} store @param {number} number */
+  constructor(store, number) {
+    this.store = store;
+    this.key = String(number);
+    this.element = watched(el("article", { class: "gbp-card" }));
+    /** @type {StreamCard|null} */
+    this.card = null;
+    /** @type {Stream|null} */
+    this.shown = null;
+  }
+
+  /** @param {Stream} stream @param {string|null} chosen @param {string} theme */
+  draw(stream, chosen, theme) {
+    if (this.card?.request !== stream.id)
+      this.card = new StreamCard(this.store, stream.id, this.element);
+    const selected = stream.id === chosen && stream.id === this.store.selection?.request;
+    this.card.update(stream, selected, theme);
+    this.shown = stream;
+  }
+}
 
 class LifecyclePanel {
   /** @param {HTMLElement} root @param {Store} store */
@@ -49,8 +77,12 @@ class LifecyclePanel {
       this.twin.element,
     );
     root.append(this.element);
-    /** @type {Map<string, StreamCard>} */
-    this.known = new Map();
+    /** @type {Map<string, Place>} by request */
+    this.places = new Map();
+    this.made = 0;
+    this.unseen = new Rest(() => this.drawUnseen(), UNSEEN_AFTER_MS);
+    /** Whether all cards are to be drawn, in sight or not. */
+    this.all = false;
     /** @type {Model|null} */
     this.data = null;
     this.words = new Parts(store, [
@@ -87,9 +119,11 @@ class LifecyclePanel {
     setText(this.empty, `${nobodyAsked(store)} ${LIFECYCLE.empty}`);
     // Canvases first: a font set on a canvas makes the browser work through changed elements.
     if (width > 0) this.timeline.draw(data, colours, width, window, height);
-    if (force || chosen !== this.wanted) this.words.now();
+    this.all = force || chosen !== this.wanted;
+    if (this.all) this.words.now();
     else this.words.update();
     this.wanted = chosen;
+    this.unseen.update();
     this.bars.later();
     this.twin.later();
   }
@@ -103,7 +137,7 @@ class LifecyclePanel {
   }
 
   /**
-   * While the cursor walks, some cards at a time are brought up to date, of those in view; with the
+   * Cards in sight are brought up to date, while the cursor walks some of them at a time; with the
    * first of them come new ones, and others go.
    * @param {number} turn
    */
@@ -113,31 +147,39 @@ class LifecyclePanel {
     if (turn === 0) this.placeCards(data);
     const { theme } = this.redraw.colours.get();
     const chosen = shownRequest(this.store);
-    for (const [place, stream] of data.streams.entries()) {
-      const card = this.known.get(stream.id);
-      if (!card || place % CARD_TURNS !== turn) continue;
-      if (isUnseen(this.store, card.element)) continue;
-      const selected = stream.id === chosen && stream.id === this.store.selection?.request;
-      card.update(stream, selected, theme);
+    for (const [k, stream] of data.streams.entries()) {
+      const place = this.places.get(stream.id);
+      if (!place || k % CARD_TURNS !== turn) continue;
+      if (!this.all && isOutOfSight(place.element)) continue;
+      place.draw(stream, chosen, theme);
     }
     if (turn === CARD_TURNS - 1) this.showChosen();
   }
 
-  /** @param {Model} data */
+  /** Draw the cards that were out of sight. */
+  drawUnseen() {
+    const { theme } = this.redraw.colours.get();
+    const chosen = shownRequest(this.store);
+    for (const stream of this.data?.streams ?? []) {
+      const place = this.places.get(stream.id);
+      if (place && place.shown !== stream) place.draw(stream, chosen, theme);
+    }
+  }
+
+  /** Who stays keeps the place; who comes takes one that is left. @param {Model} data */
   placeCards(data) {
     this.columns.classList.toggle("has-few", data.streams.length <= FEW);
+    const staying = new Set(data.streams.map((stream) => stream.id));
+    const left = [...this.places].filter(([id]) => !staying.has(id)).map(([, place]) => place);
+    this.places = new Map(
+      data.streams.map(({ id }) => [id, this.places.get(id) ?? left.shift() ?? this.newPlace()]),
+    );
     reconcile(
       this.cards,
-      data.streams,
-      (stream) => stream.id,
-      (stream) => {
-        const card = new StreamCard(this.store, stream.id);
-        this.known.set(stream.id, card);
-        return watched(card.element);
-      },
+      [...this.places.values()],
+      (place) => place.key,
+      (place) => place.element,
     );
-    for (const id of this.known.keys())
-      if (!data.streams.some((stream) => stream.id === id)) this.known.delete(id);
     const hidden = data.requests - data.streams.length;
     const how = `requests in the state - the ${data.streams.length} shown`;
     const more = `and ${plural(hidden, "request")} more: select one in the timeline to read it`;
@@ -145,12 +187,17 @@ class LifecyclePanel {
     this.more.hidden = hidden <= 0;
   }
 
+  newPlace() {
+    this.made += 1;
+    return new Place(this.store, this.made);
+  }
+
   /** A request that was just selected is in view: its cards scroll, the page does not. */
   showChosen() {
     const chosen = this.store.selection?.request ?? "";
     if (chosen === this.chosen) return;
     this.chosen = chosen;
-    const card = this.known.get(chosen)?.element;
+    const card = this.places.get(chosen)?.element;
     if (!card) return;
     const [own, view] = [card.getBoundingClientRect(), this.cards.getBoundingClientRect()];
     if (own.top < view.top) this.cards.scrollTop += own.top - view.top;
@@ -189,6 +236,7 @@ class LifecyclePanel {
   destroy() {
     this.redraw.destroy();
     this.words.stop();
+    this.unseen.stop();
     this.bars.destroy();
     this.twin.destroy();
     this.element.remove();

@@ -27,8 +27,10 @@ const LEAST_GAP = 12;
 
 /** One request's text as it comes, its tokens apart, and how long they took. */
 export class StreamCard {
-  /** @param {Store} store @param {string} id */
-  constructor(store, id) {
+  /** @param {Store} store @param {string} id @param {HTMLElement} element to stand in */
+  constructor(store, id, element) {
+    this.request = id;
+    this.element = element;
     this.id = el("b", { class: "gbp-id", text: id });
     this.parent = el("small", { class: "gbp-parent" });
     this.status = el("span", { class: "gbp-pill" });
@@ -51,9 +53,7 @@ export class StreamCard {
     );
     head.addEventListener("click", () => store.select({ request: id }));
     this.head = head;
-    this.element = el(
-      "article",
-      { class: "gbp-card" },
+    element.replaceChildren(
       head,
       this.bar,
       el(
