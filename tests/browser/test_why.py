@@ -216,7 +216,7 @@ def test_whoever_waits_is_told_behind_whom_for_how_long_and_how_many_blocks_shor
         for n, prompt in enumerate(prompts)
     ]
     trace = played(specs, num_gpu_blocks=6)
-    assert told_of(page, trace, "r3", 0)[-1] == (
+    assert told_of(page, trace, "r3", 0)[0] == (
         "It waits behind r2, which is not admitted: it needs 2 blocks and 1 is free, 1 block short."
     )
     said = told_of(page, played(specs, max_num_seqs=1), "r3", 2)
@@ -260,7 +260,7 @@ def test_who_got_tokens_before_it_was_preempted_is_told_that_they_go_back(page: 
     said = told_of(page, trace, "low", event.step)
     given = next(line for line in said if line.startswith("It gets 8 tokens from position 18"))
     lost = next(line for line in said if line.startswith("It is preempted for high"))
-    assert said.index(given) < said.index(lost)
+    assert said.index(lost) < said.index(given)  # the latest first
     assert lost.endswith("; the 8 tokens that this step had given it go back to the budget.")
 
 
