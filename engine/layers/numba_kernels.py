@@ -204,9 +204,7 @@ def linear_items(
 
 
 @njit(nogil=True, cache=True)
-def linear(
-    rows: int, inputs: int, outputs: int, weights: int, bias: int, x: int, y: int
-) -> None:  # fmt: skip
+def linear(rows: int, inputs: int, outputs: int, weights: int, bias: int, x: int, y: int) -> None:
     """y = x @ weights + bias (0: none), [rows, inputs] to [rows, outputs]."""
     linear_items(np.zeros(1, np.int64), rows, inputs, outputs, weights, bias, x, y)
 

@@ -5,7 +5,7 @@
  * always there; a button brings it into sight.
  */
 import { el, icon, reconcile, setAttribute, setText } from "../page/dom.js";
-import { Pace, Rest } from "../page/pace.js";
+import { Pace, READ_MS, Rest } from "../page/pace.js";
 import { bytes, count } from "../words/format.js";
 import * as words from "../words/moved.js";
 import { READS, quantityOf } from "./packets.js";
@@ -21,7 +21,6 @@ import { READS, quantityOf } from "./packets.js";
  */
 
 const MOST = 120; // rows; those before are counted
-const EVERY_MS = 200;
 const LIST = "M2 3h2v2H2zM6 3h8v2H6zM2 7h2v2H2zM6 7h8v2H6zM2 11h2v2H2zM6 11h8v2H6z";
 
 /**
@@ -89,7 +88,7 @@ export class MovedTable {
     /** @type {HTMLElement[]} */
     this.toggles = [];
     this.drawn = "";
-    this.pace = new Pace(store, () => this.draw(), EVERY_MS);
+    this.pace = new Pace(store, () => this.draw(), READ_MS);
     this.rest = new Rest(() => this.draw());
   }
 
