@@ -203,7 +203,8 @@ def test_what_lies_on_the_disk_of_an_engine_that_rests_is_its_owners_and_goes_wi
         assert len(file.name) >= 20 and key not in str(file)
     monkeypatch.setattr("engine.sessions.MAX_SESSIONS", 1)
     sessions.create()  # there is room for one key alone
-    assert not sessions.knows(key) and not any(file.exists() for file in files)
+    assert not sessions.knows(key)
+    wait_until(lambda: not any(file.exists() for file in files))
 
 
 def test_rest_frees_the_pool(sessions: Sessions, clock: Clock) -> None:
@@ -434,7 +435,8 @@ def test_where_all_engines_are_in_use_the_longest_unseen_one_makes_room(
         sessions.get(keys[2])
     clock.now = 75.0
     assert sessions.get(keys[2]) is not None
-    assert first is not None and sessions.thread.call(lambda: first.closed)
+    assert first is not None
+    wait_until(lambda: first.closed)
     assert sessions.get(keys[1]) is second
 
 

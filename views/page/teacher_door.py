@@ -27,6 +27,7 @@ P = ParamSpec("P")
 _KEPT = "gb-teacher-kept"
 _SAID = "gb-teacher-said"
 _SECRET = "gb-teacher-secret"
+ENDED = "the teacher's pass has ended: write the secret again"
 _log = logging.getLogger("glassbox")
 _pass = KeptSecret("gb-teacher-pass", lambda: getattr(st.session_state.get(_KEPT), "pass", None))
 
@@ -56,6 +57,8 @@ def door() -> None:
     """Ask for the secret, once the browser has told that it keeps no good pass."""
     if _pass.told() is None:
         return
+    if shown():
+        st.info(plain(sentence(ENDED)))
     with st.form("gb-teacher-door"):
         st.text_input("The teacher's secret", key=_SECRET, type="password", max_chars=1000)
         st.form_submit_button("Open", type="primary", on_click=_enter)
@@ -89,12 +92,6 @@ def say_trouble() -> None:
     said = st.session_state.pop(_SAID, "")
     if said:
         st.error(plain(sentence(said)))
-
-
-def say_if_ended(what: str) -> None:
-    """Say so above the door, if this tab's pass has ended."""
-    if not is_in():
-        st.session_state[_SAID] = what
 
 
 def for_teacher(act: Callable[..., None], *args: object) -> None:
