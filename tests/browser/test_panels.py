@@ -210,6 +210,28 @@ def test_graph_panel_shows_what_the_model_did(page: Page, tiny_model: LoadedMode
     assert "is to run eagerly" in before[0]["text"]  # it is decided, and has not run yet
 
 
+def test_slots_of_rows_as_wide_are_written_alike(page: Page) -> None:
+    """The word "block" fits beside 9 and not beside 14: neither has it, and a wider run has."""
+    written = page.evaluate(
+        """async () => {
+          const { BatchStrip } = await import("/views/assets/panels/graph_batch.js");
+          const written = [];
+          const context = document.createElement("canvas").getContext("2d");
+          context.fillText = (text) => written.push(text);
+          context.measureText = () => ({ width: 6.3 });
+          const strip = Object.assign(Object.create(BatchStrip.prototype), { cell: 71 });
+          const requests = [["r0", 0, 1], ["r1", 1, 2], ["r2", 2, 4]];
+          strip.drawSlots(context, {
+            blockSize: 16,
+            slots: [9 * 16 + 6, 14 * 16, 15 * 16, 15 * 16 + 1],
+            requests: requests.map(([id, first, end]) => ({ id, first, end })),
+          }, 0, { mono: "monospace", text: "#000", theme: "dark" });
+          return written;
+        }"""
+    )
+    assert written == ["9: 6", "14: 0", "block 15: 0–1"]
+
+
 def test_graph_panel_lists_what_a_replay_ran(page: Page, tiny_model: LoadedModel) -> None:
     trace = model_trace(tiny_model)
     captures, replays = events_of(trace, "graph_captured"), events_of(trace, "graph_replayed")

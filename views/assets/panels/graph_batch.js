@@ -220,10 +220,19 @@ export class BatchStrip {
     c.font = `10.5px ${colours.mono}`;
     c.textAlign = "center";
     const letter = c.measureText("0").width; // as wide as all of its font
-    for (const run of slotRuns(batch)) {
+    const runs = slotRuns(batch).map((run) => {
+      const offset = run.from === run.to ? `${run.from}` : `${run.from}–${run.to}`;
+      return { ...run, w: (run.end - run.first) * this.cell, slots: `${run.block}: ${offset}` };
+    });
+    /** @param {string} words @param {number} w */
+    const fits = (words, w) => words.length * letter < w - 5;
+    // What is as narrow as one that has no room for the word "block" does without it as well.
+    const narrow = runs.filter(({ w, slots }) => !fits(`block ${slots}`, w)).map(({ w }) => w);
+    const named = Math.max(0, ...narrow);
+    for (const run of runs) {
+      const { w, slots } = run;
       const colour = requestColour(run.request, colours.theme);
       const x = this.x(run.first);
-      const w = (run.end - run.first) * this.cell;
       c.globalAlpha = 0.16;
       c.fillStyle = colour;
       roundRect(c, x + 1, y + 2, Math.max(1, w - 2), 20, 4);
@@ -233,12 +242,8 @@ export class BatchStrip {
       roundRect(c, x + 1.5, y + 2.5, Math.max(1, w - 3), 19, 4);
       c.stroke();
       c.fillStyle = colours.text;
-      const offset = run.from === run.to ? `${run.from}` : `${run.from}–${run.to}`;
-      const text = [
-        `block ${run.block}: ${offset}`,
-        `${run.block}: ${offset}`,
-        `${run.block}`,
-      ].find((words) => words.length * letter < w - 5);
+      const words = w > named ? [`block ${slots}`] : [slots, `${run.block}`];
+      const text = words.find((each) => fits(each, w));
       if (text) c.fillText(text, x + w / 2, y + 12.5);
     }
   }
