@@ -59,7 +59,7 @@ def test_where_frames_are_slow_every_part_has_its_turn(page: Page) -> None:
           let now = real.call(performance) + 1e6;
           performance.now = () => now;
           const drawn = [0, 0];
-          const store = { clock: { walking: true }, changed() {} };
+          const store = { clock: { walking: true, stepMs: 33 }, changed() {} };
           const paces = drawn.map((_, i) => new Pace(store, () => (drawn[i] += 1)));
           for (let frame = 0; frame < 12; frame += 1) {
             now += 120;
@@ -71,6 +71,57 @@ def test_where_frames_are_slow_every_part_has_its_turn(page: Page) -> None:
         }"""
     )
     assert drawn[0] == 12 and drawn[1] >= 3
+
+
+@pytest.mark.parametrize("frame_ms", [1000 / 60, 80])
+@pytest.mark.parametrize(("rate", "own"), [(2, True), (6, True), (10, True), (30, False)])
+def test_a_step_that_can_be_read_has_its_own_words(
+    page: Page, rate: int, own: bool, frame_ms: float
+) -> None:
+    """Of ten steps and eight parts: how many parts said each step's words before it ended."""
+    told = page.evaluate(
+        """async ([rate, frame]) => {
+          const { Parts } = await import("/views/assets/page/pace.js");
+          const real = performance.now;
+          let now = real.call(performance) + 1e6;
+          performance.now = () => now;
+          let step = 0;
+          const said = Array.from({ length: 10 }, () => new Set());
+          const store = { clock: { walking: true, stepMs: 1000 / rate }, changed() {} };
+          const draws = [...Array(8).keys()].map((part) => () => said[step].add(part));
+          const parts = new Parts(store, draws);
+          for (let time = 0; time < 10000 / rate; time += frame, now += frame) {
+            step = Math.floor((time * rate) / 1000);
+            parts.update();
+          }
+          parts.stop();
+          performance.now = real;
+          return said.map(({ size }) => size);
+        }""",
+        [rate, frame_ms],
+    )
+    assert (min(told[1:]) == 8) is own, told
+
+
+def test_a_box_glows_unless_steps_follow_too_soon(page: Page) -> None:
+    glows = page.evaluate(
+        """async () => {
+          const { Motion } = await import("/views/assets/map/motion.js");
+          const event = { connection: null, component: "scheduler" };
+          const store = { cursor: 1, stepAt: () => null, eventsBetween: () => [event] };
+          let glows = 0;
+          const pulse = { animate: () => (glows += 1) };
+          const boxByLive = new Map([["scheduler", { pulse }]]);
+          const map = { store, boxByLive, linesByLive: new Map(), reduced: { matches: false } };
+          const motion = new Motion(map);
+          return [[true, 33], [true, 166], [false, 33]].map(([walking, stepMs]) => {
+            store.clock = { walking, stepMs };
+            motion.fly(event, 0);
+            return glows;
+          });
+        }"""
+    )
+    assert glows == [0, 1, 2]
 
 
 def test_a_large_pool_is_painted_where_it_changed(page: Page, tiny_model: LoadedModel) -> None:
@@ -276,7 +327,7 @@ def test_words_wait_only_while_the_cursor_walks_and_share_no_frame(page: Page) -
           let time = 1e6;
           performance.now = () => time;
           const asked = [];
-          const store = { clock: { walking: false }, changed: () => asked.push(time) };
+          const store = { clock: { walking: false, stepMs: 33 }, changed: () => asked.push(time) };
           const drawn = { a: 0, b: 0 };
           const a = new Pace(store, () => (drawn.a += 1));
           const b = new Pace(store, () => (drawn.b += 1));

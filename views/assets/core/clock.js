@@ -15,6 +15,10 @@ const STEP_SHOWN = 900;
 const PHASE_SHOWN = 320;
 /** A step is shown within this part of the time until the engine's next one. */
 const PACE = 0.8;
+/** Steps that are on show for less cannot be told apart. */
+export const QUICK_MS = 100;
+/** Steps a second where frames alone set the pace: one a frame. */
+const FREE_RATE = 60;
 
 export class Clock {
   /** @param {Store} store */
@@ -26,6 +30,8 @@ export class Clock {
     /** Steps a second while a recording plays; null: free; undefined: not playing. */
     this.rate = /** @type {number|null|undefined} */ (undefined);
     this.deadline = 0;
+    /** How long a step is on show while the cursor walks, in milliseconds. */
+    this.stepMs = STEP_SHOWN;
     this.reduced = matchMedia("(prefers-reduced-motion: reduce)");
   }
 
@@ -41,6 +47,7 @@ export class Clock {
   /** @param {number|null} rate steps a second; null: as fast as frames come */
   play(rate) {
     this.rate = rate;
+    this.stepMs = 1000 / (rate ?? FREE_RATE);
     this.deadline = 0;
     this.start();
   }
@@ -69,6 +76,7 @@ export class Clock {
     const phases = this.phasesUntil(store.head);
     const longest = running ? (1000 * PACE) / (engineRate ?? 1) : STEP_SHOWN;
     const wanted = Math.min(longest, phases * PHASE_SHOWN);
+    this.stepMs = longest;
     this.deadline = Math.max(this.deadline, now + wanted);
     this.deadline = Math.min(this.deadline, now + longest);
     this.start();
@@ -107,8 +115,7 @@ export class Clock {
 
   /** @param {number} passed milliseconds */
   phasesPassed(passed) {
-    const stepsPerMs = this.rate === null ? 0.06 : /** @type {number} */ (this.rate) / 1000;
-    return passed * stepsPerMs * STEP_PHASES.length;
+    return (passed / this.stepMs) * STEP_PHASES.length;
   }
 
   /** @param {number} phases how far to go, in phases; may be a part of one */

@@ -8,6 +8,8 @@
  * something new, or the pace still waits: then it draws, or sees to it that it is asked again.
  */
 
+import { QUICK_MS } from "../core/clock.js";
+
 /** @import { Store } from "../core/store.js" */
 
 const EVERY_MS = 100;
@@ -38,17 +40,21 @@ export class Pace {
     this.since = Infinity;
   }
 
-  /** Draw what is new, now or soon. */
+  /** Draw what is new, now or soon: a step that is on show long enough has words of its own. */
   update() {
     const now = performance.now();
-    const due = Math.max(this.drawnAt + this.every, anyDrawnAt + APART_MS);
-    const wait = this.store.clock.walking ? Math.min(due, this.since + LONGEST_MS) - now : 0;
+    const { walking, stepMs } = this.store.clock;
+    const isRead = stepMs >= QUICK_MS;
+    const again = this.drawnAt + (isRead ? Math.min(this.every, stepMs / 3) : this.every);
+    const oldest = isRead ? this.drawnAt + (2 * stepMs) / 3 : Infinity;
+    const latest = Math.min(this.since + LONGEST_MS, oldest);
+    const wait = walking ? Math.min(Math.max(again, anyDrawnAt + APART_MS), latest) - now : 0;
     if (wait <= 0) {
       this.now();
       return;
     }
     this.waits = true;
-    this.since = Math.min(this.since, Math.max(now, this.drawnAt + this.every));
+    this.since = Math.min(this.since, Math.max(now, again));
     this.timer ||= window.setTimeout(() => {
       this.timer = 0;
       this.store.changed();
