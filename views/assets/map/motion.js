@@ -3,6 +3,7 @@
  * What moves on the map: events that the cursor just passed travel their arrows, in a picture of
  * their own that lies over it, since whatever moves in a picture has all of it painted anew.
  */
+import { QUICK_MS } from "../core/clock.js";
 import { svg } from "../page/dom.js";
 import { READS } from "./packets.js";
 import { round } from "./shapes.js";
@@ -48,10 +49,12 @@ export class Motion {
       passed.set(event.connection ?? `at ${event.component}`, event);
     }
     const last = [...passed.values()].slice(-MOST_FLIGHTS);
+    // A glow takes a layer of its own in the map, and outlasts what follows so soon.
+    const quick = store.clock.walking && store.clock.stepMs < QUICK_MS;
     for (const event of last) {
       const lines = this.map.linesByLive.get(event.connection ?? "");
       if (lines) for (const line of lines) this.launch(line, READS.has(event.type));
-      else if (event === now || last.length <= 2)
+      else if (!quick && (event === now || last.length <= 2))
         this.pulse(this.map.boxByLive.get(event.component));
     }
   }
