@@ -93,19 +93,20 @@ export class BatchStrip {
    */
   drawWho(c, batch, y, colours) {
     const chosen = shownRequest(this.store);
+    c.textAlign = "left";
     for (const request of batch.requests) {
       const colour = requestColour(request.id, colours.theme);
       const x = this.x(request.first);
       const w = (request.end - request.first) * this.cell;
       c.fillStyle = colour;
       c.fillRect(x + 0.5, y + 16, w - 1, 2);
+      if (w <= 14) continue;
       const font = `${request.id === chosen ? 700 : 500} 11px ${colours.mono}`;
       c.font = font;
-      c.textAlign = "left";
       const rows = request.end - request.first;
       const text =
         rows > 1 ? `${request.id}: rows ${request.first}–${request.end - 1}` : request.id;
-      if (w > 14) c.fillText(fit(c, text, w - 2, font), x + 1, y + 8);
+      c.fillText(fit(c, text, w - 2, font), x + 1, y + 8);
     }
   }
 
@@ -117,17 +118,7 @@ export class BatchStrip {
     const gap = this.cell > 6 ? 1.5 : this.cell > 3 ? 0.5 : 0;
     for (const request of batch.requests) {
       c.fillStyle = requestColour(request.id, colours.theme);
-      for (let row = request.first; row < request.end; row += 1) {
-        roundRect(
-          c,
-          this.x(row) + gap / 2,
-          y + 2,
-          Math.max(0.6, this.cell - gap),
-          22,
-          this.cell > 8 ? 3 : 0,
-        );
-        c.fill();
-      }
+      this.fillRows(c, request, y + 2, gap);
       for (const draft of request.drafts) this.drawDraft(c, draft, y, gap, colours);
       if (this.cell < 15) continue;
       c.fillStyle = onRequestColour(colours.theme);
@@ -146,6 +137,21 @@ export class BatchStrip {
         c.fillText(shown, this.x(row) + this.cell / 2, y + 13.5);
       }
     }
+  }
+
+  /**
+   * A request's rows, all at once: of a long prompt there are hundreds.
+   * @param {CanvasRenderingContext2D} c @param {{first: number, end: number}} rows
+   * @param {number} y @param {number} gap between them; 0: none can be told from the next
+   */
+  fillRows(c, { first, end }, y, gap) {
+    const w = Math.max(0.6, this.cell - gap);
+    c.beginPath();
+    if (!gap) c.rect(this.x(first), y, (end - first) * this.cell, 22);
+    else if (this.cell > 8)
+      for (let row = first; row < end; row += 1) c.roundRect(this.x(row) + gap / 2, y, w, 22, 3);
+    else for (let row = first; row < end; row += 1) c.rect(this.x(row) + gap / 2, y, w, 22);
+    c.fill();
   }
 
   /**
@@ -196,6 +202,7 @@ export class BatchStrip {
     c.font = `${this.cell >= 24 ? 10.5 : 9.5}px ${colours.mono}`;
     c.fillStyle = colours.muted;
     c.textAlign = "center";
+    const letter = c.measureText("0").width; // as wide as all of its font
     for (const request of batch.requests) {
       const rows = request.end - request.first;
       const last = batch.positions[request.end - 1];
@@ -205,7 +212,7 @@ export class BatchStrip {
         }
       } else {
         const text = rows > 1 ? `${batch.positions[request.first]}–${last}` : String(last);
-        if (c.measureText(text).width < rows * this.cell)
+        if (text.length * letter < rows * this.cell)
           c.fillText(text, this.x(request.first) + (rows * this.cell) / 2, y + 9);
       }
     }
@@ -224,27 +231,40 @@ export class BatchStrip {
       const offset = run.from === run.to ? `${run.from}` : `${run.from}–${run.to}`;
       return { ...run, w: (run.end - run.first) * this.cell, slots: `${run.block}: ${offset}` };
     });
+    for (const { id } of batch.requests) {
+      const own = runs.filter((run) => run.request === id);
+      c.fillStyle = c.strokeStyle = requestColour(id, colours.theme);
+      c.globalAlpha = 0.16;
+      this.outline(c, own, y + 2, 20, 1);
+      c.fill();
+      c.globalAlpha = 1;
+      this.outline(c, own, y + 2.5, 19, 1.5);
+      c.stroke();
+    }
     /** @param {string} words @param {number} w */
     const fits = (words, w) => words.length * letter < w - 5;
     // What is as narrow as one that has no room for the word "block" does without it as well.
     const narrow = runs.filter(({ w, slots }) => !fits(`block ${slots}`, w)).map(({ w }) => w);
     const named = Math.max(0, ...narrow);
+    c.fillStyle = colours.text;
     for (const run of runs) {
       const { w, slots } = run;
-      const colour = requestColour(run.request, colours.theme);
       const x = this.x(run.first);
-      c.globalAlpha = 0.16;
-      c.fillStyle = colour;
-      roundRect(c, x + 1, y + 2, Math.max(1, w - 2), 20, 4);
-      c.fill();
-      c.globalAlpha = 1;
-      c.strokeStyle = colour;
-      roundRect(c, x + 1.5, y + 2.5, Math.max(1, w - 3), 19, 4);
-      c.stroke();
-      c.fillStyle = colours.text;
       const words = w > named ? [`block ${slots}`] : [slots, `${run.block}`];
       const text = words.find((each) => fits(each, w));
       if (text) c.fillText(text, x + w / 2, y + 12.5);
+    }
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} c @param {{first: number, end: number}[]} runs of rows
+   * @param {number} y @param {number} h @param {number} inset at both ends
+   */
+  outline(c, runs, y, h, inset) {
+    c.beginPath();
+    for (const { first, end } of runs) {
+      const w = Math.max(1, (end - first) * this.cell - 2 * inset);
+      c.roundRect(this.x(first) + inset, y, w, h, Math.min(4, w / 2));
     }
   }
 
@@ -281,6 +301,7 @@ export class BatchStrip {
   drawSampled(c, batch, y, colours) {
     c.textAlign = "center";
     const font = `600 10.5px ${colours.mono}`;
+    c.font = font;
     for (const request of batch.requests) {
       for (const { row, text } of request.sampled) {
         const x = this.x(row) + this.cell / 2;
@@ -290,7 +311,6 @@ export class BatchStrip {
         c.lineTo(x + 4, y + 1);
         c.lineTo(x, y + 6);
         c.fill();
-        c.font = font;
         c.fillStyle = requestColour(request.id, colours.theme);
         const room = request.sampled.length > 1 ? this.cell : Math.max(this.cell, 30);
         const words = visible(text).trim() || visible(text);
