@@ -313,12 +313,22 @@ class Workspace {
   // -- updating ----------------------------------------------------------------------------------
 
   /**
-   * Map and panel take turns, a frame each, so that each frame has time for its part; the eye does
-   * not see which was first. The map begins: a click on a box is answered in the next frame.
+   * Where the cursor stands, all is drawn in one frame: what a jump or another view shows is there as
+   * soon as it can be, and nothing of before is beside it. The panel comes first: its pictures need
+   * the page's styles worked out, which is little as long as nothing else has changed.
+   *
+   * While it goes on by itself, map and panel take turns, a frame each, so that each frame has time
+   * for its part; the eye does not see which was first.
    */
   update() {
     if (!this.store.document) return;
     cancelAnimationFrame(this.turn);
+    if (!this.store.moves) {
+      this.panelIsNext = false;
+      this.panel.update();
+      this.updateMap();
+      return;
+    }
     this.takeTurn();
     this.turn = requestAnimationFrame(() => {
       // The update that is to come in this very frame takes the turn itself.

@@ -147,6 +147,12 @@ export class Store extends LookedAt {
     this.changed();
   }
 
+  /** Whether the cursor goes on by itself: the log plays, or its engine runs and is followed. */
+  get moves() {
+    const runs = this.live && this.following && this.headEngine.mode === "running";
+    return runs || this.clock.playing || this.clock.walking;
+  }
+
   goLive() {
     this.wantedSeq = null;
     this.clock.stop();

@@ -24,20 +24,15 @@ export class Announcer {
     clearTimeout(this.timer);
   }
 
-  get moves() {
-    const { store } = this;
-    const runs = store.live && store.following && store.headEngine.mode === "running";
-    return store.clock.playing || runs;
-  }
-
   update() {
     const { store } = this;
-    const place = `${store.header?.trace_id} ${store.cursor} ${store.view} ${this.moves}`;
+    const { moves } = store;
+    const place = `${store.header?.trace_id} ${store.cursor} ${store.view} ${moves}`;
     if (place === this.place) return;
     const first = this.place === "";
     this.place = place;
     clearTimeout(this.timer);
-    if (!first && !this.moves) this.timer = window.setTimeout(() => this.tell(), REST_MS);
+    if (!first && !moves) this.timer = window.setTimeout(() => this.tell(), REST_MS);
   }
 
   tell() {

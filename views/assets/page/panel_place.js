@@ -26,6 +26,8 @@ export class PanelPlace {
     this.panel = null;
     /** The panel's module; what stands there without one is of its document. */
     this.file = /** @type {string|null} */ (null);
+    /** @type {Map<string, {mount: (root: HTMLElement, store: Store) => any}>} modules by file */
+    this.modules = new Map();
     this.page = /** @type {PageDocument|null} */ (null);
     /** @type {(() => void)|undefined} asks for the engine's own map */
     this.goHome = undefined;
@@ -47,7 +49,7 @@ export class PanelPlace {
     if (file !== this.file || (!file && this.page !== store.document)) {
       this.file = file;
       this.page = store.document;
-      if (file) void this.mount(file);
+      if (file) this.show(file);
       else this.showNone();
       return;
     }
@@ -77,35 +79,45 @@ export class PanelPlace {
   }
 
   /** @param {string} file */
-  async mount(file) {
-    let module = null;
+  show(file) {
+    if (this.modules.has(file)) this.mount(file);
+    else void this.load(file);
+  }
+
+  /**
+   * Fetch all of them: a view's first picture is to come as fast as its second.
+   * @param {string} file that is to be shown
+   */
+  async load(file) {
+    const fetched = await Promise.allSettled(PANEL_FILES.map((each) => import(each)));
     let reason = "";
-    try {
-      // All of them now: a view's first picture is to come as fast as its second.
-      await Promise.allSettled(PANEL_FILES.map((each) => import(each)));
-      module = await import(file);
-    } catch (error) {
-      reason = messageOf(error);
+    for (const [k, each] of PANEL_FILES.entries()) {
+      const found = fetched[k];
+      if (found.status === "fulfilled") this.modules.set(each, found.value);
+      else if (each === file) reason = messageOf(found.reason);
     }
     if (file !== this.file) return;
+    if (!reason) return this.mount(file);
     this.clear();
-    if (!module) {
-      this.element.append(
-        el("div", {
-          class: "gb-empty",
-          text: `The panel of this view could not be loaded (${reason}).`,
-        }),
-      );
-      return;
-    }
+    this.element.append(
+      el("div", {
+        class: "gb-empty",
+        text: `The panel of this view could not be loaded (${reason}).`,
+      }),
+    );
+  }
+
+  /** @param {string} file whose module is there */
+  mount(file) {
+    this.clear();
     const root = el("div", { class: "gb-panel" });
     // The panel's own titles are below this one; who sees it has the view's tab instead.
     const title = el("h2", { class: "gb-sr", text: this.store.currentView?.label ?? "" });
     this.root = root;
     this.element.append(title, root, this.noLog);
+    this.showNoLog();
     this.guarded(() => {
-      this.panel = module.mount(root, this.store);
-      this.panel.update();
+      this.panel = this.modules.get(file)?.mount(root, this.store);
     });
   }
 }

@@ -149,8 +149,9 @@ export function redrawOnChange(root, draw, wide = [], measured = []) {
   const changed = (/** @type {Element} */ element) => {
     const before = sizes.get(element);
     const { width, height } = measure(element);
+    if (!before) return false; // a browser tells of each once, and nothing was drawn by it so far
     const high = measured.some((each) => each === element);
-    return width !== before?.width || (high && height !== before.height);
+    return width !== before.width || (high && height !== before.height);
   };
   const observer = new ResizeObserver((entries) => {
     if (entries.filter((entry) => changed(entry.target)).length) again();
