@@ -7,6 +7,15 @@ import { PANEL_FILES, panelOf, staticNotice } from "./view_panel.js";
 
 /** @import { PageDocument } from "../core/document.js" */
 /** @import { Store } from "../core/store.js" */
+/**
+ * @typedef {Object} Panel
+ * @property {() => void} update
+ * @property {() => void} back draws all of it, after it was off the page
+ * @property {() => void} [leave] it is taken off the page
+ * @property {() => void} destroy
+ *
+ * @typedef {{file: string, root: HTMLElement, panel: Panel|null}} Shown
+ */
 
 export class PanelPlace {
   /**
@@ -20,21 +29,37 @@ export class PanelPlace {
     this.cleared = cleared;
     this.element = el("section", { class: "gb-panel-area", id: "gb-panel", role: "tabpanel" });
     this.noLog = el("p", { class: "gb-empty", hidden: true });
-    /** @type {HTMLElement|null} */
-    this.root = null;
-    /** @type {any} */
-    this.panel = null;
-    /** The panel's module; what stands there without one is of its document. */
+    /** @type {Shown|null} */
+    this.shown = null;
+    /** Whether its panel drew all that it had to. */
+    this.isWhole = false;
+    /** The module that is to be shown; what stands there without one is of its document. */
     this.file = /** @type {string|null} */ (null);
-    /** @type {Map<string, {mount: (root: HTMLElement, store: Store) => any}>} modules by file */
+    /** @type {Map<string, {mount(root: HTMLElement, store: Store): Panel}>} modules by file */
     this.modules = new Map();
+    /** @type {Map<string, Shown>} by file, what other views show */
+    this.kept = new Map();
+    this.width = 0;
+    // What a panel was sized for has changed: those that are not on show are made anew.
+    this.resize = new ResizeObserver(([{ contentRect }]) => {
+      if (contentRect.width !== this.width) this.letGo();
+      this.width = contentRect.width;
+    });
+    this.resize.observe(this.element);
     this.page = /** @type {PageDocument|null} */ (null);
     /** @type {(() => void)|undefined} asks for the engine's own map */
     this.goHome = undefined;
   }
 
   destroy() {
-    this.panel?.destroy?.();
+    this.resize.disconnect();
+    this.shown?.panel?.destroy();
+    this.letGo();
+  }
+
+  letGo() {
+    for (const { panel } of this.kept.values()) panel?.destroy();
+    this.kept.clear();
   }
 
   /** The sentence that the panel opens with, "" where it has none. */
@@ -53,7 +78,7 @@ export class PanelPlace {
       else this.showNone();
       return;
     }
-    this.guarded(() => this.panel?.update());
+    this.draw(() => this.shown?.panel?.update());
     this.showNoLog();
   }
 
@@ -63,12 +88,29 @@ export class PanelPlace {
     const none = header === null && modelStatus !== null;
     setText(this.noLog, none ? noLog(modelStatus) : "");
     this.noLog.hidden = !none;
-    if (this.root) this.root.hidden = none;
+    if (this.shown) this.shown.root.hidden = none;
   }
 
+  /** @param {() => void} act */
+  draw(act) {
+    this.isWhole = false;
+    this.guarded(() => {
+      act();
+      this.isWhole = true;
+    });
+  }
+
+  /** Something else comes: the panel is kept, unless it could not draw. */
   clear() {
-    this.panel?.destroy?.();
-    this.panel = this.root = null;
+    const { shown } = this;
+    this.shown = null;
+    if (shown?.panel && this.isWhole) {
+      // Of what is taken away, no browser says that the pointer has left it.
+      for (const each of shown.root.querySelectorAll("canvas, .gbp-scroll, tbody"))
+        each.dispatchEvent(new MouseEvent("mouseleave"));
+      shown.panel.leave?.();
+      this.kept.set(shown.file, shown);
+    } else shown?.panel?.destroy();
     this.element.replaceChildren();
     this.cleared();
   }
@@ -110,14 +152,17 @@ export class PanelPlace {
   /** @param {string} file whose module is there */
   mount(file) {
     this.clear();
-    const root = el("div", { class: "gb-panel" });
+    const kept = this.kept.get(file);
+    this.kept.delete(file);
+    const shown = kept ?? { file, root: el("div", { class: "gb-panel" }), panel: null };
+    this.shown = shown;
     // The panel's own titles are below this one; who sees it has the view's tab instead.
     const title = el("h2", { class: "gb-sr", text: this.store.currentView?.label ?? "" });
-    this.root = root;
-    this.element.append(title, root, this.noLog);
+    this.element.append(title, shown.root, this.noLog);
     this.showNoLog();
-    this.guarded(() => {
-      this.panel = this.modules.get(file)?.mount(root, this.store);
+    this.draw(() => {
+      if (shown.panel) shown.panel.back();
+      else shown.panel = this.modules.get(file)?.mount(shown.root, this.store) ?? null;
     });
   }
 }

@@ -470,10 +470,15 @@ function poolLegend() {
 
 /**
  * @param {HTMLElement} root @param {Store} store
- * @returns {{update(): void, destroy(): void, panel: object}}
+ * @returns {import("../page/panel_place.js").Panel & {panel: object}}
  */
 export function mount(root, store) {
   const panel = new BlocksPanel(root, store);
   panel.update(true);
-  return { update: () => panel.update(), destroy: () => panel.destroy(), panel };
+  return {
+    update: () => panel.update(),
+    back: () => panel.update(true),
+    destroy: () => panel.destroy(),
+    panel,
+  };
 }

@@ -178,10 +178,16 @@ class GraphPanel {
 
 /**
  * @param {HTMLElement} root @param {Store} store
- * @returns {{update(): void, destroy(): void, panel: object}}
+ * @returns {import("../page/panel_place.js").Panel & {panel: object}}
  */
 export function mount(root, store) {
   const panel = new GraphPanel(root, store);
   panel.update(true);
-  return { update: () => panel.update(), destroy: () => panel.destroy(), panel };
+  return {
+    update: () => panel.update(),
+    back: () => panel.update(true),
+    leave: () => panel.kernel.player.stop(),
+    destroy: () => panel.destroy(),
+    panel,
+  };
 }

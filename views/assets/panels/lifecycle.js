@@ -277,10 +277,18 @@ function textLegend() {
 
 /**
  * @param {HTMLElement} root @param {Store} store
- * @returns {{update(): void, destroy(): void, panel: object}}
+ * @returns {import("../page/panel_place.js").Panel & {panel: object}}
  */
 export function mount(root, store) {
   const panel = new LifecyclePanel(root, store);
   panel.update(true);
-  return { update: () => panel.update(), destroy: () => panel.destroy(), panel };
+  return {
+    update: () => panel.update(),
+    back() {
+      panel.timeline.top = 0; // what scrolls begins at its top again
+      panel.update(true);
+    },
+    destroy: () => panel.destroy(),
+    panel,
+  };
 }

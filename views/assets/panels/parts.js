@@ -136,7 +136,7 @@ export function redrawOnChange(root, draw, wide = [], measured = []) {
     if (frame) return;
     frame = requestAnimationFrame(() => {
       frame = 0;
-      draw(true);
+      if (root.isConnected) draw(true); // or it is drawn when it comes back
     });
   };
   /** @type {Map<Element, {width: number, height: number}>} */
@@ -154,7 +154,7 @@ export function redrawOnChange(root, draw, wide = [], measured = []) {
     return width !== before.width || (high && height !== before.height);
   };
   const observer = new ResizeObserver((entries) => {
-    if (entries.filter((entry) => changed(entry.target)).length) again();
+    if (root.isConnected && entries.filter((entry) => changed(entry.target)).length) again();
   });
   for (const element of [root, ...wide, ...measured]) observer.observe(element);
   const colours = new Colours(root, again);
