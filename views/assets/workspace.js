@@ -313,9 +313,9 @@ class Workspace {
   // -- updating ----------------------------------------------------------------------------------
 
   /**
-   * Where the cursor stands, all is drawn in one frame: what a jump or another view shows is there as
-   * soon as it can be, and nothing of before is beside it. The panel comes first: its pictures need
-   * the page's styles worked out, which is little as long as nothing else has changed.
+   * Where the cursor stands, all is drawn in one frame: what a jump or another view shows is
+   * there as soon as it can be, and nothing of before is beside it. The panel comes first: its
+   * pictures need the page's styles worked out, which is little while nothing else has changed.
    *
    * While it goes on by itself, map and panel take turns, a frame each, so that each frame has time
    * for its part; the eye does not see which was first.
