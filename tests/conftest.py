@@ -80,5 +80,5 @@ def default_model() -> LoadedModel:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    with chromium() as browser:
+    with chromium(windowless=True) as browser:
         yield patient(browser)

@@ -189,10 +189,13 @@ def test_installed_browser_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.delenv("CHROMIUM", raising=False)
     monkeypatch.setattr(setup, "BROWSERS", setup.BROWSERS[:4])  # none of this machine's own
     assert setup.find_browser() is None
-    for name in ("google-chrome", "chromium"):
+    for name in ("chromium-headless-shell", "google-chrome", "chromium"):
         browser = tmp_path / name
         browser.touch(mode=0o755)
         assert setup.find_browser() == str(browser)
+        assert setup.find_browser(windowless=True) == str(tmp_path / "chromium-headless-shell")
+    (tmp_path / "chromium-headless-shell").unlink()
+    assert setup.find_browser(windowless=True) == str(browser)
     monkeypatch.setenv("CHROMIUM", "/bin/sh")
     assert setup.find_browser() == "/bin/sh"
     monkeypatch.setenv("CHROMIUM", "/nowhere/chromium")
@@ -224,7 +227,7 @@ def browser_calls(
 
 def test_browser_from_debian(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     calls = browser_calls(monkeypatch, tmp_path, root=True, apt=True)
-    assert calls == ["apt-get update", "install -y --no-install-recommends chromium"]
+    assert calls == ["apt-get update", "install -y --no-install-recommends chromium-headless-shell"]
 
 
 @pytest.mark.parametrize(("root", "apt"), [(True, False), (False, True)])
@@ -232,14 +235,14 @@ def test_browser_from_playwright(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, root: bool, apt: bool
 ) -> None:
     calls = browser_calls(monkeypatch, tmp_path, root=root, apt=apt)
-    assert calls == ["-m playwright install chromium"]
+    assert calls == ["playwright install --only-shell chromium"]
 
 
 def test_browser_from_playwright_where_debian_has_none(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     calls = browser_calls(monkeypatch, tmp_path, root=True, apt=True, apt_status=100)
-    assert calls[-1] == "-m playwright install chromium"
+    assert calls[-1] == "playwright install --only-shell chromium"
 
 
 # The files
