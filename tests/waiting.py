@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engine.async_llm import AsyncLLM
 
 # Enough for a machine that is ten times slower. No promise of speed: where all is well, nobody
 # waits as long.
@@ -25,3 +28,14 @@ def becomes(read: Callable[[], Any], expected: Any, about: object = "") -> None:
     while (found := read()) != expected:
         assert time.monotonic() < deadline, f"{about}: {found!r:.2000}, not {expected!r:.2000}"
         time.sleep(0.02)
+
+
+def rests(engine: AsyncLLM) -> None:
+    """Wait until a running engine has nothing to do.
+
+    Looked at on its own thread, so between two turns: a step that has come to its end may not be in
+    the log yet, nor counted.
+    """
+    wait_until(
+        lambda: engine.thread.call(lambda: engine.core.is_still and not engine.status.has_work)
+    )

@@ -45,7 +45,7 @@ from engine.two_lanes import Lane, TwoLaneTrace
 from tests.engine.tiny_configs import VOCAB, plain_greedy, tiny
 from tests.engine.traces import make_trace
 from tests.engine.watch import Watch
-from tests.waiting import PATIENCE_S, wait_until
+from tests.waiting import PATIENCE_S, rests, wait_until
 
 Make = Callable[..., AsyncLLM]
 GREEDY = SamplingParams(max_tokens=4, temperature=0.0, ignore_eos=True)
@@ -443,7 +443,7 @@ def test_two_steps_overlap(slow: Callable[..., AsyncLLM], monkeypatch: pytest.Mo
     stream = engine.submit("hello", GREEDY.model_copy(update={"max_tokens": 10}))
     engine.run()
     assert len(list(stream)) == 10
-    wait_until(lambda: not engine.status.has_work)
+    rests(engine)
     found = ends(engine.trace)
     executed = {end.step: interval(end) for end in found if end.phase is Phase.EXECUTE}
     overlaps = 0
@@ -500,7 +500,7 @@ def test_a_pause_ends_the_phase_under_way_and_nothing_more(slow: Callable[..., A
     assert names(engine.trace)[-1] == "sample0"
     engine.run()
     assert len(list(stream)) == 4
-    wait_until(lambda: not engine.status.has_work)
+    rests(engine)
     check_lanes(engine.trace)
 
 
@@ -605,7 +605,7 @@ def test_an_executor_at_rest_keeps_no_engine(slow: Callable[..., AsyncLLM]) -> N
     stream = engine.submit("hello", GREEDY)
     engine.run()
     assert len(list(stream)) == 4
-    wait_until(lambda: not engine.status.has_work)
+    rests(engine)
     core = weakref.ref(engine.core)
     engine.reset()
     gc.collect()
@@ -696,7 +696,7 @@ def test_engines_of_both_kinds_share_a_model(make: Make) -> None:
         engine.run()
     for engine, mine in zip(engines, streams, strict=True):
         assert ["".join(output.text for output in stream) for stream in mine] == expected
-        wait_until(lambda engine=engine: not engine.status.has_work)  # type: ignore[misc]
+        rests(engine)
         assert engine.trace.state() == engine.thread.call(engine.core.state)
         for run in facts(engine.trace, ForwardRun):
             assert run.num_layers == 4
@@ -707,7 +707,7 @@ def test_figures_are_those_of_the_whole_log(make: Make) -> None:
     engine = make(running=True, async_scheduling=True, num_gpu_blocks=12)
     streams = [engine.submit("ab" * 30, GREEDY) for _ in range(5)]
     assert sum(len(list(stream)) for stream in streams) == 20
-    wait_until(lambda: not engine.status.has_work)
+    rests(engine)
     again = EngineStats(engine.trace, engine.config, engine.model.name)
     again._next_seq = 0
     again.read()
@@ -779,7 +779,7 @@ def test_the_log_lets_go_of_its_oldest_records_while_both_write(
     engine.trace.max_records = 200
     outputs = list(engine.submit("hello", GREEDY.model_copy(update={"max_tokens": 60})))
     assert len(outputs) == 60
-    wait_until(lambda: not engine.status.has_work)
+    rests(engine)
     trace = engine.trace
     assert len(trace.records) <= 300 and trace.header.base_seq > 0
     assert [r.seq - trace.header.base_seq for r in trace.records] == list(range(len(trace.records)))

@@ -34,7 +34,7 @@ from engine.reasons import PromptTooLong
 from engine.records import EXECUTOR_PHASES, Event, Patch, Phase
 from engine.trace import check_patch, fold, merge_patch
 from engine.trace_header import model_facts
-from tests.waiting import PATIENCE_S, wait_until
+from tests.waiting import PATIENCE_S, rests, wait_until
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
 Make = Callable[..., AsyncLLM]
@@ -50,12 +50,22 @@ def events(engine: AsyncLLM, kind: type[Any]) -> list[Event]:
 
 def check_log(engine: AsyncLLM) -> None:
     """The fold is the engine's state, patches hold changes only, and every event has a patch."""
+
+    def check() -> bool:
+        if engine.core.is_still:
+            check_records(engine)
+        return engine.core.is_still
+
+    wait_until(lambda: engine.thread.call(check))  # between two turns: a running engine goes on
+
+
+def check_records(engine: AsyncLLM) -> None:
     state = fold(engine.trace.header.state, ())
     for record in engine.trace.records:
         if isinstance(record, Patch):
             check_patch(state, record.changes)
             merge_patch(state, record.changes)
-    assert state == engine.thread.call(engine.core.state)
+    assert state == engine.core.state()
     assert isinstance(engine.trace.records[-1], Patch)
     for executor in (False, True):  # with asynchronous scheduling the two write by turns
         lane = [r for r in engine.trace.records if (r.phase in EXECUTOR_PHASES) is executor]
@@ -97,7 +107,7 @@ def test_a_free_run_sleeps_until_a_request_comes(make: Make, async_scheduling: b
     stream = engine.submit("hello", GREEDY)
     outputs = list(stream)
     assert len(outputs) == 4 and outputs[-1].finish_reason == "length"
-    wait_until(lambda: not engine.status.has_work)
+    rests(engine)
     steps = engine.status.step
     time.sleep(0.05)
     assert engine.status.step == steps
@@ -187,7 +197,8 @@ def test_engines_take_turns(make: Make) -> None:
         engine.submit("hello", SamplingParams(max_tokens=8, ignore_eos=True))
         engine.trace.on_phase_end.append(partial(note, name, engine))
     first.thread.post(lambda: (first._run(None), second._run(None)))
-    wait_until(lambda: not (first.status.has_work or second.status.has_work))
+    rests(first)
+    rests(second)
     steps = order[2:]  # without the two commands
     assert steps[:8] == ["first", "second"] * 4
 
@@ -818,11 +829,10 @@ def test_every_stream_ends_whatever_happens(make: Make, seed: int, async_schedul
         last = {output.index: output.finish_reason for output in outputs}
         assert set(last.values()) <= {"stop", "length", "abort"}
         assert sum(output.finish_reason is not None for output in outputs) == len(last)
-    wait_until(lambda: not engine.status.has_work)
+    rests(engine)
     check_log_when_paused(engine)
 
 
 def check_log_when_paused(engine: AsyncLLM) -> None:
     engine.pause()
-    wait_until(lambda: engine.core.is_still)
     check_log(engine)

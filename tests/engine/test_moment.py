@@ -57,6 +57,7 @@ from tests.engine.test_histories import (
     moments,
     tiny,
 )
+from tests.waiting import rests, wait_until
 
 MOMENTS = int(os.environ.get("MOMENTS") or 150)  # histories with saved moments
 
@@ -450,10 +451,9 @@ def test_a_moment_is_between_two_steps(make: Callable[..., AsyncLLM]) -> None:
 
 def test_finishing_begins_no_step(make: Callable[..., AsyncLLM]) -> None:
     engine = make(async_scheduling=True)
-    engine.submit("hello", SamplingParams(max_tokens=9, ignore_eos=True))
+    engine.submit("hello", SamplingParams(max_tokens=900, ignore_eos=True))
     engine.run()
-    while engine.status.step < 3:
-        pass
+    wait_until(lambda: engine.status.step >= 3)
     engine.finish_steps()
     assert engine.status.mode == "paused" and engine.core.between_steps
     step = engine.status.step
@@ -600,8 +600,7 @@ def test_too_many_blocks_are_refused(
     engine = make()
     engine.submit("hello " * 60, SamplingParams(max_tokens=1))
     engine.run()
-    while engine.status.has_work:
-        pass
+    rests(engine)
     monkeypatch.setattr("engine.moment.MAX_MOMENT_MB", 0)
     with pytest.raises(
         MomentError, match=r"the 22 blocks that are held or cached .*reset the prefix"
