@@ -46,21 +46,26 @@ def context_of(inputs: ModelInputs, kv_cache: KVCache, timer: ModuleTimer) -> Fo
 
 def run_eagerly(model: LoadedModel, inputs: ModelInputs, context: ForwardContext) -> Forward:
     """Call the model. ModelError where not every layer's attention went through pages."""
-    timer = context.timer
     with attending_through_pages(model.model):
-        timer.start()
-        try:
-            output: Any = model.model(
-                input_ids=inputs.input_ids,
-                position_ids=inputs.positions,
-                use_cache=False,
-                logits_to_keep=inputs.logits_to_keep,
-                paged=context,
-            )
-            if inputs.input_ids.is_cuda:
-                torch.cuda.synchronize()  # the clock stops when the GPU has, not when it was told
-        finally:
-            times = timer.stop()
+        return call_model(model, inputs, context)
+
+
+def call_model(model: LoadedModel, inputs: ModelInputs, context: ForwardContext) -> Forward:
+    """The same where attention goes through pages already, as in a replay."""
+    timer = context.timer
+    timer.start()
+    try:
+        output: Any = model.model(
+            input_ids=inputs.input_ids,
+            position_ids=inputs.positions,
+            use_cache=False,
+            logits_to_keep=inputs.logits_to_keep,
+            paged=context,
+        )
+        if inputs.input_ids.is_cuda:
+            torch.cuda.synchronize()  # the clock stops when the GPU has, not when it was told
+    finally:
+        times = timer.stop()
     if context.layers_run != model.num_layers:
         raise ModelError(
             f"only {context.layers_run} of {model.num_layers} layers of {model.name} went through "

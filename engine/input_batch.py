@@ -6,11 +6,9 @@ Box `gpu-runner`. Counterpart in vLLM 0.26.0: `vllm/v1/worker/gpu_input_batch.py
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
-
-import numpy as np
 
 from engine.config import SamplingParams
 from engine.events import InputsPrepared
@@ -133,14 +131,12 @@ def flatten(
                 f"{len(state.token_ids)} tokens, {len(drafts)} drafts and "
                 f"{len(state.block_ids)} blocks"
             )
-        position = np.arange(first, end)
-        block = np.asarray(state.block_ids)[position // block_size]
         starts.append(starts[-1] + item.num_tokens)
         seq_lens.append(end)
         input_ids.extend(known)
         input_ids.extend(max(draft, 0) for draft in drafts)  # padding is some token
         positions.extend(range(first, end))
-        slots.extend((block * block_size + position % block_size).tolist())
+        slots.extend(slots_of(first, end, state.block_ids, block_size))
     return InputsPrepared(
         requests=tuple(item.request_id for item in scheduled),
         query_start_loc=tuple(starts),
@@ -149,6 +145,15 @@ def flatten(
         positions=tuple(positions),
         slot_mapping=tuple(slots),
     )
+
+
+def slots_of(first: int, end: int, block_ids: Sequence[int], block_size: int) -> Iterator[int]:
+    """Where K and V of tokens `first` to `end` of a request lie, block by block."""
+    while first < end:
+        index, offset = divmod(first, block_size)
+        slot, count = block_ids[index] * block_size + offset, min(end - first, block_size - offset)
+        yield from range(slot, slot + count)
+        first += count
 
 
 def choose_prompt_rows(

@@ -103,15 +103,7 @@ class RequestStream:
             yield output
 
     async def __aiter__(self) -> AsyncIterator[RequestOutput]:
-        loop = asyncio.get_running_loop()
-        there = asyncio.Event()
-
-        def wake() -> None:
-            with contextlib.suppress(RuntimeError):  # the reader's loop is closed: nobody reads
-                loop.call_soon_threadsafe(there.set)
-
-        self._wake = wake
-        try:
+        with self._waking() as there:
             while True:
                 there.clear()  # before looking, so that what comes in between is not missed
                 output = self.get_nowait()
@@ -121,6 +113,30 @@ class RequestStream:
                     await there.wait()
                     continue
                 yield output
+
+    async def until_ended(self) -> None:
+        """Wait for whoever wants all outputs at once: no step wakes them but the last one.
+
+        (vLLM's `RequestOutputKind.FINAL_ONLY`.)
+        """
+        with self._waking(only_at_end=True) as there:
+            if not self._ended:
+                await there.wait()
+
+    @contextlib.contextmanager
+    def _waking(self, only_at_end: bool = False) -> Iterator[asyncio.Event]:
+        """What is set in this loop when there is more, or at the end alone."""
+        loop = asyncio.get_running_loop()
+        there = asyncio.Event()
+
+        def wake() -> None:
+            if self._ended or not only_at_end:
+                with contextlib.suppress(RuntimeError):  # the reader's loop is closed: nobody reads
+                    loop.call_soon_threadsafe(there.set)
+
+        self._wake = wake
+        try:
+            yield there
         finally:
             self._wake = None
 

@@ -14,6 +14,7 @@ import hashlib
 import math
 import struct
 from collections.abc import Sequence
+from itertools import chain, islice
 from typing import NamedTuple
 
 import torch
@@ -110,15 +111,15 @@ class Sampler:
         changed = change_logits(raw, rows)
         drawn = [i for i, row in enumerate(rows) if not row.params.is_greedy]
         if not drawn:
-            return describe(raw, rows, changed.argmax(dim=-1).tolist(), {})
+            return describe(raw, rows, changed.argmax(dim=-1).tolist())
         if len(drawn) == len(rows):
             draws = draw(changed, rows)
-            return describe(raw, rows, draws.tokens, dict(enumerate(draws.probabilities)))
+            return describe(raw, rows, draws.tokens, drawn, draws.probabilities)
         draws = draw(changed[drawn], [rows[i] for i in drawn])
         tokens: list[int] = changed.argmax(dim=-1).tolist()
         for i, token in zip(drawn, draws.tokens, strict=True):
             tokens[i] = token
-        return describe(raw, rows, tokens, dict(zip(drawn, draws.probabilities, strict=True)))
+        return describe(raw, rows, tokens, drawn, draws.probabilities)
 
 
 # --- what the model said -----------------------------------------------------------------------
@@ -167,19 +168,33 @@ def column(tokens: Sequence[int], logits: Tensor) -> Tensor:
 
 
 def describe(
-    raw: Tensor, rows: Sequence[SamplingRow], tokens: list[int], drawn_from: dict[int, Tensor]
+    raw: Tensor,
+    rows: Sequence[SamplingRow],
+    tokens: list[int],
+    drawn: Sequence[int] = (),
+    probabilities: Tensor | None = None,
 ) -> list[Sampled]:
-    """The chosen tokens with what stood to be chosen; `drawn_from` by the number of the row."""
+    """The chosen tokens with what stood to be chosen.
+
+    `probabilities` [drawn, vocabulary] is what the tokens of the rows `drawn` were drawn from.
+    """
     asked = [row.params.logprobs for row in rows]
     found = most_probable(raw, tokens, max(NUM_CANDIDATES, *(count or 0 for count in asked)))
     at = ranks(raw, tokens) if any(count is not None for count in asked) else []
     of_drafts = draft_logprobs(raw, rows)
+    shown = [
+        candidates(found.top[i], ((token, found.own[i]), *of_drafts.get(i, ())))
+        for i, token in enumerate(tokens)
+    ]
+    chances = chances_of([[token for token, _ in shown[i]] for i in drawn], probabilities)
+    drawn_from = dict(zip(drawn, chances, strict=True))
     sampled = []
     for i, (token, count) in enumerate(zip(tokens, asked, strict=True)):
         own, top = found.own[i], found.top[i]
         logprobs = None if count is None else TokenLogprobs(token, own, at[i], top[:count])
-        more = ((token, own), *of_drafts.get(i, ()))
-        sampled.append(Sampled(token, candidates(top, more, drawn_from.get(i)), logprobs))
+        ids, values = zip(*shown[i], strict=True)
+        stood = Candidates(ids, tuple(map(math.exp, values)), drawn_from.get(i, ()))
+        sampled.append(Sampled(token, stood, logprobs))
     return sampled
 
 
@@ -195,22 +210,26 @@ def draft_logprobs(
 
 
 def candidates(
-    top: tuple[tuple[int, float], ...],
-    more: Sequence[tuple[int, float]],
-    drawn_from: Tensor | None,
-) -> Candidates:
+    top: tuple[tuple[int, float], ...], more: Sequence[tuple[int, float]]
+) -> list[tuple[int, float]]:
     """The first of `top`, and after them those of `more` that are none of them: pairs of token
     and log-probability."""
     shown = list(top[:NUM_CANDIDATES])
     for token, logprob in more:
         if all(token != other for other, _ in shown):
             shown.append((token, logprob))
-    ids = [other for other, _ in shown]
-    return Candidates(
-        tuple(ids),
-        tuple(math.exp(value) for _, value in shown),
-        () if drawn_from is None else tuple(drawn_from[ids].tolist()),
-    )
+    return shown
+
+
+def chances_of(
+    token_ids: Sequence[Sequence[int]], probabilities: Tensor | None
+) -> list[tuple[float, ...]]:
+    """What some tokens of each row have in `probabilities` [rows, vocabulary]: one look for all."""
+    if probabilities is None:
+        return []
+    rows = [row for row, ids in enumerate(token_ids) for _ in ids]
+    found = iter(probabilities[rows, list(chain.from_iterable(token_ids))].tolist())
+    return [tuple(islice(found, len(ids))) for ids in token_ids]
 
 
 # --- what the request wants otherwise ----------------------------------------------------------
@@ -276,10 +295,10 @@ def draw(logits: Tensor, rows: Sequence[SamplingRow]) -> Draws:
     """
     temperature = [[row.params.temperature] for row in rows]
     scaled = logits.double() / torch.tensor(temperature, dtype=torch.float64, device=logits.device)
-    for i, row in enumerate(rows):
-        keep_min_p(scaled[i], row.params.min_p)
-        keep_top_k(scaled[i], row.params.top_k)
-        keep_top_p(scaled[i], row.params.top_p)
+    for row, own in zip(rows, scaled.unbind(), strict=True):
+        keep_min_p(own, row.params.min_p)
+        keep_top_k(own, row.params.top_k)
+        keep_top_p(own, row.params.top_p)
     probabilities = torch.softmax(scaled, dim=-1)
     mass = probabilities.cumsum(dim=-1)
     draws = torch.tensor(

@@ -151,11 +151,11 @@ class Answer(ABC):
 
     # -- following the streams --------------------------------------------------------------------
 
-    async def pieces(self) -> AsyncIterator[Piece]:
-        """The outputs of all streams as they come."""
+    async def pieces(self, at_end: bool = False) -> AsyncIterator[Piece]:
+        """The outputs of all streams as they come, or those of each once it has ended."""
         queue: asyncio.Queue[Piece | Exception | None] = asyncio.Queue()
         tasks = [
-            asyncio.create_task(self._follow(index, stream, queue))
+            asyncio.create_task(self._follow(index, stream, queue, at_end))
             for index, stream in enumerate(self.streams)
         ]
         try:
@@ -175,9 +175,15 @@ class Answer(ABC):
             abort_streams(self.engine, self.streams)
 
     async def _follow(
-        self, index: int, stream: RequestStream, queue: asyncio.Queue[Piece | Exception | None]
+        self,
+        index: int,
+        stream: RequestStream,
+        queue: asyncio.Queue[Piece | Exception | None],
+        at_end: bool,
     ) -> None:
         try:
+            if at_end:
+                await stream.until_ended()
             async for output in stream:
                 queue.put_nowait(self.piece(index, output))
             queue.put_nowait(None)
@@ -187,7 +193,7 @@ class Answer(ABC):
     async def whole(self) -> dict[str, Any]:
         """The answer as one object."""
         pieces: list[list[Piece]] = [[] for _ in range(self.num_choices)]
-        async for piece in self.pieces():
+        async for piece in self.pieces(at_end=True):
             pieces[piece.choice].append(piece)
         # Thousands of tokens to word must not hold up the server's other answers.
         choices = await asyncio.to_thread(lambda: [self.choice(joined(item)) for item in pieces])

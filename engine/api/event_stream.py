@@ -224,6 +224,8 @@ async def follow(
     news = asyncio.Event()
 
     def wake() -> None:
+        if news.is_set():  # it will read what there is now: a step ends seven phases
+            return
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody reads any more
             loop.call_soon_threadsafe(news.set)
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from torch import Tensor
-from transformers import PreTrainedModel
+from torch import Tensor, nn
 
 from engine.cuda_graph.recorder import CannotRecord, RecordedAttention, RecordedOp, Recorder
 from engine.forward import ModelInputs, context_of, run_eagerly
@@ -25,6 +24,7 @@ class Recorded(NamedTuple):
     """One forward of the decoder, as it ran."""
 
     ops: list[RecordedOp]
+    decoder: nn.Module  # what ran: a model takes long to look for it
     output: Any  # what the decoder returned
     calls: dict[str, int]  # of each kind of module
 
@@ -36,9 +36,8 @@ class Recorded(NamedTuple):
 
 
 @contextmanager
-def standing_in(model: PreTrainedModel, run: Callable[..., Any]) -> Iterator[None]:
+def standing_in(decoder: nn.Module, run: Callable[..., Any]) -> Iterator[None]:
     """Have `run` called instead of the decoder's own forward."""
-    decoder = model.get_decoder()
     decoder.__dict__["forward"] = run
     try:
         yield
@@ -55,7 +54,8 @@ def record(inputs: ModelInputs, model: LoadedModel, kv_cache: KVCache) -> Record
     context = context_of(inputs, kv_cache, timer)
     recorder = Recorder(timer, decoder_layers(model.model))
     context.backend = RecordedAttention(recorder, context.backend, kv_cache.layers)
-    own_forward, outputs, calls = model.model.get_decoder().forward, list[Any](), dict[str, int]()
+    decoder: nn.Module = model.model.get_decoder()
+    own_forward, outputs, calls = decoder.forward, list[Any](), dict[str, int]()
 
     def run(*arguments: Any, **named: Any) -> Any:
         before = timer.calls
@@ -64,8 +64,8 @@ def record(inputs: ModelInputs, model: LoadedModel, kv_cache: KVCache) -> Record
         calls.update({kind: count - before[kind] for kind, count in timer.calls.items()})
         return outputs[-1]
 
-    with standing_in(model.model, run):
+    with standing_in(decoder, run):
         run_eagerly(model, inputs, context)
     if len(outputs) != 1 or not isinstance(getattr(outputs[0], "last_hidden_state", None), Tensor):
         raise CannotRecord("no part of it turns token ids into hidden states in one call")
-    return Recorded(recorder.ops, outputs[0], calls)
+    return Recorded(recorder.ops, decoder, outputs[0], calls)

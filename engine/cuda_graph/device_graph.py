@@ -21,7 +21,7 @@ from engine.cuda_graph.dispatcher import CudagraphMode
 from engine.cuda_graph.flat_list import classify, runs_of, span_of
 from engine.cuda_graph.operations import Buffer, OperationList
 from engine.cuda_graph.recorder import Attention, RecordedOp
-from engine.forward import Forward, ModelInputs, context_of, run_eagerly
+from engine.forward import Forward, ModelInputs, call_model, context_of, run_eagerly
 from engine.kv_cache import KVCache, LayerKVCache
 from engine.model_loader import LoadedModel
 from engine.module_timer import ModuleTimer
@@ -52,6 +52,7 @@ class DeviceGraph:
         self._cuts: Cuts | None = None
         with torch.no_grad(), beside_the_current_stream():
             found = record(self._inputs, model, kv_cache)  # libraries set themselves up meanwhile
+            self._decoder = found.decoder
             self.operations = listed(found.ops, self._inputs)
             if mode is CudagraphMode.FULL:
                 self._rows = StaticRows(self.size, model, kv_cache)
@@ -101,8 +102,8 @@ class DeviceGraph:
             context.layers_run = model.num_layers
             return self._output
 
-        with standing_in(model.model, replay_pieces):
-            return run_eagerly(model, inputs, context)
+        with standing_in(self._decoder, replay_pieces):
+            return call_model(model, inputs, context)
 
     def run_eagerly(self, inputs: ModelInputs, model: LoadedModel, kv_cache: KVCache) -> Forward:
         """As `Graph.run_eagerly`: over the same pages, masked ones too, for equal bits."""
@@ -129,7 +130,7 @@ class DeviceGraph:
 
     def _capture(self, model: LoadedModel, kv_cache: KVCache) -> tuple[list[Any], Any]:
         """The pieces, and what the decoder returned, which a replay fills again."""
-        own_forward, outputs = model.model.get_decoder().forward, list[Any]()
+        own_forward, outputs = self._decoder.forward, list[Any]()
         pieces, context = Pieces(), self._context(self._inputs, model, kv_cache)
         if self._cuts is not None:
             context.backend = self._cuts.between(pieces.cut)
@@ -140,7 +141,7 @@ class DeviceGraph:
             return outputs[-1]
 
         gc.collect()  # whatever goes while a capture is under way would end it
-        with standing_in(model.model, run):
+        with standing_in(self._decoder, run):
             run_eagerly(model, self._inputs, context)  # the head behind it is not captured
         return pieces.graphs, outputs[0]
 

@@ -17,7 +17,7 @@ from engine.cuda_graph.dispatcher import CudagraphMode
 from engine.cuda_graph.flat_list import FlatList, Forms
 from engine.cuda_graph.inductor import Kernels, tolerance
 from engine.cuda_graph.operations import Buffer, OperationList
-from engine.forward import Forward, ModelInputs, context_of, run_eagerly
+from engine.forward import Forward, ModelInputs, call_model, context_of, run_eagerly
 from engine.kv_cache import KVCache
 from engine.model_loader import LoadedModel
 from engine.module_timer import KINDS, ModuleTimer
@@ -49,7 +49,7 @@ class Recording:
         with torch.no_grad():
             found = record(own, model, kv_cache)
             self.list = FlatList(found.ops, given, found.hidden_states, arena, forms, kernels)
-        self.output, self.calls = found.output, found.calls
+        self.decoder, self.output, self.calls = found.decoder, found.output, found.calls
         self.num_bytes = self.list.num_bytes
         self.operations = OperationList.of(
             (segment.span for segment in self.list.segments),
@@ -117,5 +117,5 @@ class RecordedGraph:
             context.layers_run = model.num_layers
             return recording.output
 
-        with standing_in(model.model, replay_list):
-            return run_eagerly(model, inputs, context)
+        with standing_in(recording.decoder, replay_list):
+            return call_model(model, inputs, context)

@@ -109,16 +109,25 @@ class NumbaPagedAttention:
         options: AttentionOptions,
     ) -> Tensor:
         """As `TorchPagedAttention.forward`; the kernel computes in fp32 whatever the dtypes."""
-        layer.write(self.slot_mapping, key, value)
+        self._write(layer, key, value)
         rows = query.transpose(0, 1)
         output = torch.empty(rows.shape, dtype=torch.float32)
-        output[self.num_tokens :] = 0
+        if self.num_tokens < rows.shape[0]:
+            output[self.num_tokens :] = 0
         if len(self.tiles):
             self._run_kernel(layer, rows.float().contiguous(), options, output)
         result = output.to(query.dtype)
         for chunk in self.chunks:
             result[chunk.rows] = chunk.attend(layer, query[:, chunk.rows], options)
         return result
+
+    def _write(self, layer: LayerKVCache, key: Tensor, value: Tensor) -> None:
+        """As `LayerKVCache.write`, in one call where no number changes."""
+        if not key.dtype == layer.data.dtype == torch.float32:
+            layer.write(self.slot_mapping, key, value)
+            return
+        states = [part.transpose(0, 1).contiguous().numpy() for part in (key, value)]
+        kernels().write(self.slot_mapping.numpy(), *states, layer.data.numpy())
 
     def _run_kernel(
         self, layer: LayerKVCache, query: Tensor, options: AttentionOptions, output: Tensor

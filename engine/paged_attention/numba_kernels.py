@@ -365,6 +365,17 @@ def attend_item(
             target[d] = result[i, d] * shrink / total
 
 
+@njit(nogil=True, cache=True)
+def write(slots: Any, key: Any, value: Any, cache: Any) -> None:
+    """Put K and V [rows, kv_heads, dim] where `slots` [rows] says; `cache` is as in `attend`."""
+    for row in range(slots.shape[0]):
+        block, offset = divmod(slots[row], cache.shape[2])
+        for head in range(key.shape[1]):
+            for d in range(key.shape[2]):
+                cache[0, block, offset, head, d] = key[row, head, d]
+                cache[1, block, offset, head, d] = value[row, head, d]
+
+
 @njit(fastmath=FAST, nogil=True, cache=True)
 def attend(
     items: Any,

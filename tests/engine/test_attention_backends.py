@@ -11,8 +11,16 @@ import torch
 from engine.async_llm import AsyncLLM
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.events import AttentionRun, GraphReplayed, TokenSampled
+from engine.kv_cache import LayerKVCache
 from engine.model_loader.fetch import Progress
-from engine.paged_attention import BACKENDS, choice, choose_backend, numba_backend
+from engine.paged_attention import (
+    BACKENDS,
+    AttentionOptions,
+    PagedAttentionMetadata,
+    choice,
+    choose_backend,
+    numba_backend,
+)
 from engine.records import Event
 from tests.engine.tiny_configs import tiny
 
@@ -128,3 +136,18 @@ def test_kernels_are_compiled_once_a_process(monkeypatch: pytest.MonkeyPatch) ->
         thread.join()
     assert attended == [0, 0, numba_backend.PARALLEL_FROM]
     assert told == [Progress("compile", done, 2, "kernels") for done in (0, 1)]
+
+
+@pytest.mark.skipif(not numba_backend.numba_is_installed(), reason="numba is not installed")
+def test_numba_writes_where_torch_does() -> None:
+    """Whatever way keys and values lie in memory, rows of padding too, whose slot is 0."""
+    slots = torch.tensor([9, 2, 14, 0, 0])
+    metadata = PagedAttentionMetadata((0, 1, 3), (2, 3), ((2,), (0, 3)), slots, 4)
+    wide = torch.randn(5, 6, 8)
+    key, value = wide[:, :2].transpose(0, 1), wide[:, 2:4].transpose(0, 1).contiguous()
+    pools = [LayerKVCache(torch.zeros(2, 4, 4, 2, 8)) for _ in range(2)]
+    plan = numba_backend.NumbaPagedAttention.of(metadata, slots.device)
+    plan.forward(pools[0], wide[:, 2:].transpose(0, 1), key, value, AttentionOptions(1.0))
+    pools[1].write(slots, key, value)
+    assert pools[0].data[1].any()
+    assert torch.equal(pools[0].data, pools[1].data)

@@ -222,6 +222,38 @@ def test_a_stream_is_read_by_asyncio_as_it_comes(monkeypatch: pytest.MonkeyPatch
 LOGPROBS = TokenLogprobs(5, -0.5, 1, ((5, -0.5),))
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_who_wants_all_of_a_stream_is_woken_once(fails: bool) -> None:
+    desk = Desk()
+    stream = desk.add()
+
+    async def read_at_end() -> tuple[int, list[RequestOutput]]:
+        loop, woken = asyncio.get_running_loop(), list[object]()
+        plain = loop.call_soon_threadsafe
+
+        def counted(call: Any, *arguments: Any, **more: Any) -> asyncio.Handle:
+            woken.append(call)
+            return plain(call, *arguments, **more)
+
+        loop.call_soon_threadsafe = counted  # type: ignore[method-assign]
+        waiting = asyncio.create_task(stream.until_ended())
+        for letter in "abc":
+            await asyncio.sleep(0)
+            desk.give(stream, letter)
+            assert not waiting.done()
+        if fails:
+            desk.processor.fail_all(RequestLost("the engine is gone"))
+        else:
+            desk.give(stream, "d", "length")
+        await asyncio.wait_for(waiting, PATIENCE_S)
+        return len(woken), read(stream) if not fails else []
+
+    woken, outputs = asyncio.run(read_at_end())
+    assert woken == 1
+    assert "".join(output.text for output in outputs) == ("" if fails else "abcd")
+    asyncio.run(asyncio.wait_for(stream.until_ended(), PATIENCE_S))  # it has
+
+
 def test_logprobs_stay_beside_their_tokens() -> None:
     """Also those of a token that a stop string cut off, and of an abort that has none."""
     desk = Desk()
