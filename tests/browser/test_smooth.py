@@ -232,7 +232,8 @@ def test_a_jump_draws_the_cards_in_sight_and_soon_after_the_others(page: Page, c
             for (let k = 0; k < count; k += 1) await harness.settle();
           };
           const jump = async (index) => {
-            panel.unseen.update = () => {};  // not yet, however long the two frames take
+            panel.unseen.stop();  // not yet, however long the two frames take
+            panel.unseen.update = () => {};
             store.seek(index);
             await frames(2);
             const soon = cards();
