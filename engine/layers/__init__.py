@@ -31,4 +31,6 @@ def optimize(model: PreTrainedModel, smallest: int = SMALLEST) -> None:
     fuse_attention(model)
     if any(isinstance(module, PackedLinear) and module.few_rows for module in model.modules()):
         fuse_norms(model)
+    kinds = FusedAttention, RMSNorm
+    if few_rows.available() and any(isinstance(module, kinds) for module in model.modules()):
         few_rows.compile_kernels()

@@ -57,7 +57,7 @@ class FusedAttention(nn.Module):
         qkv = self.qkv_proj(hidden_states).view(*rows, -1, self.head_dim)
         cos, sin = position_embeddings
         value = qkv[..., self.heads + self.kv_heads :, :].transpose(1, 2)
-        if few_rows.takes(hidden_states) and few_rows.takes(cos):
+        if few_rows.available() and few_rows.takes(hidden_states) and few_rows.takes(cos):
             query, key = few_rows.rotary(qkv, cos, sin, self.heads, self.kv_heads)
             query, key = query.transpose(1, 2), key.transpose(1, 2)
         else:

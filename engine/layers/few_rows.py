@@ -7,9 +7,9 @@ what is a handful of operations in torch, each of which costs more to call than 
 
 They are operations of torch (`glassbox::linear`), so that they can be recorded like all others. A
 recorded list calls the kernel itself, without torch in between (`bound`). They need numba with
-OpenMP, and a processor with AVX-512, for which oneDNN packs weights as the kernels read them; where
-one is missing, layers compute as torch does. No box of the map. Counterpart in vLLM 0.26.0:
-`csrc/cpu`.
+OpenMP, products and what is fused with them also a processor with AVX-512, for which oneDNN packs
+weights as the kernels read them; where one is missing, layers compute as torch does. No box of the
+map. Counterpart in vLLM 0.26.0: `csrc/cpu`.
 """
 
 from __future__ import annotations
@@ -39,9 +39,13 @@ _pack: Any = torch.ops.mkldnn._reorder_linear_weight
 
 @cache
 def available() -> bool:
-    """Whether this machine can run the kernels."""
-    fits = torch.backends.cpu.get_cpu_capability() == "AVX512"
-    return fits and numba_is_installed() and has_threads()
+    """Whether this machine can run the kernels of norms and rotary embeddings."""
+    return numba_is_installed() and has_threads()
+
+
+def available_for_products() -> bool:
+    """Whether it can run the others as well, which read weights as AVX-512 has them packed."""
+    return torch.backends.cpu.get_cpu_capability() == "AVX512" and available()
 
 
 @cache
@@ -55,10 +59,11 @@ def kernels() -> Any:
 @cache
 def compile_kernels() -> None:
     """Have them compiled, or loaded, now: no step shall wait for it."""
-    for size in (PANEL, PARALLEL_FROM // PANEL):
+    for size in (PANEL, PARALLEL_FROM // PANEL) if available_for_products() else ():
         x, weights = torch.zeros(1, size), _pack(torch.zeros(PANEL, size))
         linear(x, weights, None, PANEL)
         gated(x, weights, None, weights, None, PANEL)
+    x = torch.zeros(1, PANEL)
     rms_norm(x, x[0], 1.0)
     rotary(x.view(1, 1, 4, -1), x, x, 1, 1)
 
@@ -72,7 +77,7 @@ def takes(x: Tensor) -> bool:
 def can_read(packed: Tensor, weight: Tensor) -> bool:
     """Whether oneDNN has packed `weight` [outputs, inputs] as the kernels read it."""
     outputs, inputs = weight.shape
-    if weight.dtype != torch.float32 or outputs % PANEL or not available():
+    if weight.dtype != torch.float32 or outputs % PANEL or not available_for_products():
         return False
     numbers = ctypes.c_float * weight.numel()
     found = np.ctypeslib.as_array(numbers.from_address(_address(packed)))

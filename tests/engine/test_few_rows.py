@@ -15,10 +15,11 @@ from engine.layers import few_rows
 from engine.layers.linear import PackedLinear
 from engine.layers.numba_threads import numba_is_installed
 
-pytestmark = [
-    pytest.mark.skipif(not few_rows.available(), reason="needs numba and AVX-512"),
-    pytest.mark.usefixtures("no_gradients"),
-]
+pytestmark = pytest.mark.usefixtures("no_gradients")
+needs_numba = pytest.mark.skipif(not few_rows.available(), reason="needs numba")
+of_products = pytest.mark.skipif(
+    not few_rows.available_for_products(), reason="needs numba and AVX-512"
+)
 ROWS = range(1, few_rows.MOST_ROWS + 1)
 # Outputs, inputs; 9 panels do not divide by two. The last is shared by several threads.
 SHAPES = [(64, 16), (192, 576), (576, 1536)]
@@ -39,6 +40,7 @@ def layer(outputs: int, inputs: int, *, bias: bool) -> tuple[PackedLinear, Tenso
     return packed, weight
 
 
+@of_products
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_products_are_those_of_torch_and_a_row_s_depend_on_no_other_row(
@@ -53,6 +55,7 @@ def test_products_are_those_of_torch_and_a_row_s_depend_on_no_other_row(
         assert torch.equal(own(x[:, -rows:]), whole[:, -rows:])
 
 
+@of_products
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("size", [96, 192])
 def test_gate_and_activation_are_applied_in_the_product(size: int, bias: bool) -> None:
@@ -66,6 +69,7 @@ def test_gate_and_activation_are_applied_in_the_product(size: int, bias: bool) -
         torch.testing.assert_close(found, wanted[:, :rows], atol=1e-4, rtol=1e-4)
 
 
+@needs_numba
 def test_norm_and_rotary_embedding_are_llama_s() -> None:
     norm = LlamaRMSNorm(96, eps=1e-5)
     norm.weight = nn.Parameter(torch.randn(96), requires_grad=False)
@@ -91,6 +95,7 @@ def test_many_rows_other_dtypes_and_gradients_are_left_to_torch() -> None:
         assert not few_rows.takes(torch.zeros(1, 1, 8))
 
 
+@of_products
 def test_a_recorded_call_follows_its_tensors_to_where_they_lie() -> None:
     own, _ = layer(64, 16, bias=True)
     x = torch.randn(1, 2, 16)
@@ -104,6 +109,7 @@ def test_a_recorded_call_follows_its_tensors_to_where_they_lie() -> None:
     assert torch.equal(result, few_rows.linear(*arguments))
 
 
+@of_products
 def test_a_recorded_call_keeps_the_weights_that_it_reads() -> None:
     own, _ = layer(64, 16, bias=False)
     x, result, packed = torch.randn(1, 2, 16), torch.zeros(1, 2, 64), weakref.ref(own.packed)
@@ -118,6 +124,7 @@ def test_a_recorded_call_keeps_the_weights_that_it_reads() -> None:
     assert packed() is None
 
 
+@needs_numba
 def test_numba_that_may_not_compile_counts_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert numba_is_installed()
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")

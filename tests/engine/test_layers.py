@@ -14,7 +14,7 @@ from transformers.pytorch_utils import Conv1D
 
 from engine.config import EngineConfig
 from engine.events import GraphReplayed, WeightsRead
-from engine.layers import FusedAttention, GatedMLP, PackedLinear, optimize
+from engine.layers import FusedAttention, GatedMLP, PackedLinear, few_rows, optimize
 from engine.layers.code import same_code
 from engine.layers.linear import DenseLinear, can_pack
 from engine.model_loader import LoadedModel
@@ -56,6 +56,15 @@ def test_every_architecture_gives_the_logits_of_plain_transformers(name: str) ->
     for rows, tokens in zip(sequences.run(), sequences.tokens, strict=True):
         # In float64, the plain model's logits are up to 9e-6 from its own in float32.
         torch.testing.assert_close(rows, plain_logits(plain, tokens), atol=2e-5, rtol=0)
+
+
+def test_kernels_that_are_not_there_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without numba, or on a processor that they are not written for."""
+    monkeypatch.setattr(few_rows, "available", lambda: False)
+    monkeypatch.setattr(few_rows, "kernels", lambda: pytest.fail("a kernel was asked"))
+    model = packed_tiny("llama")
+    with torch.inference_mode():
+        model.model(input_ids=torch.tensor([[5, 6, 7]]))
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2", "gemma2"])
