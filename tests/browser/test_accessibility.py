@@ -59,12 +59,12 @@ def test_only_the_last_of_quick_steps_is_told_and_none_while_it_plays(page: Page
           window.setTimeout = (act) => due.set(due.size + 1, act).size;
           window.clearTimeout = (id) => due.delete(id);
           const rest = () => { for (const act of due.values()) act(); due.clear(); };
-          const store = { header: { trace_id: "a" }, view: "v", cursor: 0, live: false,
-            clock: { playing: false }, headEngine: {}, records: [] };
+          const header = { trace_id: "a" };
+          const store = { header, view: "v", cursor: 0, moves: false, records: [] };
           const announcer = new Announcer(store, () => `at ${store.cursor}`);
           const told = [];
-          const go = (cursor, playing = false) => {
-            Object.assign(store, { cursor, clock: { playing } });
+          const go = (cursor, moves = false) => {
+            Object.assign(store, { cursor, moves });
             announcer.update();
           };
           go(0), rest(), told.push(announcer.element.textContent); // as the page opens
