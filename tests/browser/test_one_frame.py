@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchmarks.seek import WORDS
 from tests.browser.stage import Recorded, context, page, recorded, show, wait_until
 
 if TYPE_CHECKING:
@@ -16,26 +17,24 @@ __all__ = ["context", "page", "recorded"]  # fixtures
 VIEWS = ("request-lifecycle", "block-allocation", "cuda-acceleration")
 
 # What is said, and what is drawn, in the first frame and when the page has come to rest.
-FIRST_AND_LAST = """
-  const { store, root, frame } = stage;
+FIRST_AND_LAST = f"""
+  const {{ store, root, frame }} = stage;
   const one = () => new Promise((done) => requestAnimationFrame(done));
-  const words = ".gb-where, .gb-box, .gb-inspector, .gbp-opening, .gbp-stats, .gbp-logical,"
-    + " .gbp-dispatch, .gbp-clocks, .gbp-pages";
   const seen = () => [
-    ...Array.from(root.querySelectorAll(words), (node) => node.textContent),
+    ...Array.from(root.querySelectorAll("{WORDS}"), (node) => node.textContent),
     ...Array.from(root.querySelectorAll(".gbp-canvas"), (node) => node.toDataURL()),
   ];
-  const rest = async () => {
+  const rest = async () => {{
     for (let k = 0; k < 20; k += 1) await frame();
-  };
-  const look = async (act) => {
+  }};
+  const look = async (act) => {{
     await rest();
     act();
     await one();
     const first = seen();
     await rest();
     return [first, seen()];
-  };
+  }};
 """
 
 
